@@ -81,7 +81,7 @@ def test_of_the_command_line(
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ('"refuses": lambda s: s.R != s.S', "refuses gives False; expected the limit in words"),
+        ('"refuses": lambda s: s.R != s.S', "refuses returned False; expected the limit in words"),
         ('"plan": lambda s: [Launch("conv", 5, (1,), ())]', "grid 5; it must be integers"),
         (
             '"plan": lambda s: [Launch("conv", (1,), (True, 0.5), ())]',

@@ -144,7 +144,7 @@ def test_in_what_it_computes() -> None:
     assert VARIANT.computes_in(GemmShape(5, 5, 5, "bf16")) == "fp16"
     assert find("gemm/v3").computes_in(GemmShape(5, 5, 5, "fp16")) == "fp32"
     wrong = replace(VARIANT, compute_type=lambda p: "fp8")
-    with pytest.raises(VariantError, match="compute_type gives 'fp8', which is not one of"):
+    with pytest.raises(VariantError, match="compute_type returned 'fp8', which is not one of"):
         wrong.computes_in(GemmShape(5, 5, 5))
 
 

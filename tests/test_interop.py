@@ -267,6 +267,7 @@ def test_a_function_says_what_it_is() -> None:
     assert "matrix product" in repr(gemm)
     assert gemm.__name__ == "gemm"
     assert gemm.__doc__.startswith("Matrix product of fp16")
+    assert "beta is 1 by default" in gemm.__doc__.replace("``", "")
     assert str(inspect.signature(gemm)).startswith("(a, b, *, c0=None, out=")
     with pytest.raises(AttributeError):
         mini_dnn.problem  # noqa: B018

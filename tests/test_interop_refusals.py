@@ -153,7 +153,7 @@ ARGUMENTS: list[tuple[Any, str]] = [
     (lambda kind, **more: attention(**more), r"attention takes q, \*kv; q is missing"),
     (
         lambda kind, **more: gemm(kind(A), kind(B), lda=8, **more),
-        r"no argument 'lda'; it takes a, b by place, and",
+        r"no argument 'lda'; it takes a, b as positional arguments, and",
     ),
     (lambda kind, **more: gemm(kind(A), kind(B), alpa=2, **more), r"did you mean 'alpha'\?\)"),
     (lambda kind, **more: gemm(kind(A), kind(B), alpha="2", **more), r"alpha is '2'; expected a number"),

@@ -317,7 +317,7 @@ def test_what_is_kept_belongs_to_what_was_asked(tmp_path: Path) -> None:
     kept.remove()
     assert [path.name for path in (tmp_path / "parts").iterdir()] == ["mine.npz"]
     (tmp_path / "file.parts").write_bytes(b"mine")
-    with pytest.raises(UsageError, match="is not a folder, but complete shards"):
+    with pytest.raises(UsageError, match="is not a folder"):
         Kept(tmp_path / "file.parts", None)
 
 

@@ -1,4 +1,4 @@
-"""Which findings are of one mistake: the cause is told, and what else shows is counted with it."""
+"""Groups findings by mistake: the cause is reported, and other symptoms are listed with it."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ MET_LATER = "not found in "  # how the note begins that `all_schedules` adds
 
 @dataclass
 class Mistake:
-    """One cause, and where it was met."""
+    """One cause, and the problems or orders in which it was found."""
 
     finding: Finding
     met: list[Any]  # problems, or orders
     effects: list[Finding] = field(default_factory=list)
 
     def told(self) -> Finding:
-        """The cause, with what comes of it."""
+        """The cause, with its effects."""
         return replace(self.finding, effects=tuple(self.effects))
 
     def add(self, finding: Finding, place: Any) -> None:
-        """It shows there, too."""
+        """Add a problem or order in which the mistake was also found."""
         if place not in self.met:
             self.met.append(place)
         for other in (finding, *finding.effects):
@@ -71,7 +71,7 @@ def _with_notes(finding: Finding, other: Finding) -> Finding:
 
 
 def mistakes(found: Iterable[tuple[Any, Finding]]) -> list[Mistake]:
-    """Findings, each with the problem or order in which it was met, by their causes."""
+    """Group findings, each with the problem or order in which it was found, by their causes."""
     found = list(found)
     kept: list[Mistake] = []
     for place, finding in sorted(found, key=lambda each: CAUSES.index(each[1].kind)):
@@ -94,10 +94,10 @@ def _belongs(finding: Finding, place: Any, one: Mistake) -> bool:
 
 
 def same_mistake(a: Finding, b: Finding) -> bool:
-    """Whether two findings tell of one mistake: of one kind, on one line, of a race on either side.
+    """Whether two findings have one mistake: the same kind and line; for a race, the line of either access.
 
-    What is wrong with outputs, or with a launch, has no line in a kernel: results are wrong in one way,
-    however that shows, and so are launches of a kernel that have one cure.
+    Wrong outputs and launches have no line in a kernel. All wrong results of a kernel count as one mistake,
+    and so do launches of a kernel with the same cure.
     """
     if a.kind != b.kind or a.kernel != b.kernel:
         return False
@@ -119,12 +119,12 @@ def each_once(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def _comes_of(effect: Finding, cause: Finding, together: bool) -> bool:
-    """Whether a mistake that shows as ``cause`` may show as ``effect``, too.
+    """Whether the mistake behind ``cause`` may also cause ``effect``.
 
     Parameters
     ----------
     together
-        They were met at one problem.
+        Whether they were found at the same problem.
     """
     if effect.kind in OF_OUTPUTS:
         return _spoils_outputs(cause, effect, together)
@@ -143,7 +143,7 @@ def _comes_of(effect: Finding, cause: Finding, together: bool) -> bool:
 
 
 def _spoils_outputs(cause: Finding, effect: Finding, together: bool) -> bool:
-    """Most causes spoil results at other problems, too, unless these tell of another mistake."""
+    """Most causes also change results at other problems, unless these results match another mistake."""
     far = (*OF_INDICES, *OF_MEETINGS, "launch", "race", "uninitialised", "unwritten")
     elsewhere = cause.memory != "shared" and cause.kind in far
     guessed = any(not note.startswith(MET_LATER) for note in effect.notes)
@@ -151,18 +151,18 @@ def _spoils_outputs(cause: Finding, effect: Finding, together: bool) -> bool:
 
 
 def _of_one_array(a: Finding, b: Finding) -> bool:
-    """Not surely of two. Of local variables and of what an instruction is given, no array is known."""
+    """Whether they may concern the same array. The array of local variables and of operands is not known."""
     names = {finding.array.partition("[")[0] for finding in (a, b) if finding.memory}
     return len(names) < 2 or a.memory == b.memory == "shared"
 
 
 def _is_of_two_lines(finding: Finding) -> bool:
-    """A barrier between them is missing, which no index brings about."""
+    """Whether a barrier is missing between two lines, which a wrong index cannot cause."""
     return finding.kind == "race" and len(_places(finding)) > 1
 
 
 def _overlap(a: Finding, b: Finding) -> bool:
-    """Whether one place lies between the two sides of both: a barrier there would end both."""
+    """Whether one place is between the two accesses of both, so that a barrier there would remove both."""
     mine, others = _places(a), _places(b)
     if not mine or not others or len({place.file for place in mine | others}) > 1:
         return False

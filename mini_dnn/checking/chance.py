@@ -1,4 +1,4 @@
-"""Results that are what they are by chance: of variables that nobody set, and of lanes that are not there."""
+"""Results that depend on undefined values: of uninitialised variables, and of absent lanes."""
 
 from __future__ import annotations
 
@@ -26,16 +26,15 @@ def by_chance(
     arrays: Arrays,
     is_wrong: bool,
 ) -> Finding | None:
-    """A variable of a thread on which results depend though nobody set it.
+    """A variable of a thread on which results depend, although it is not initialised.
 
-    Of a kernel in which the compiler sees one, and of one whose results are wrong: all is run again, with
-    zeros in such variables. The processor tells most others where they are used
-    (``runtime/checked/unset.cpp``).
+    If the compiler sees such a variable, or if results are wrong, everything is run again with zeros in such
+    variables. The processor reports most others where they are used (``runtime/checked/unset.cpp``).
 
     Parameters
     ----------
     part
-        Gives the plan for so many entries of the batch.
+        Returns the plan for so many entries of the batch.
     """
     planned = part(problem.batch)
     unset = unset_variables(device.compile(planned.source, planned.defines).path)
@@ -62,7 +61,7 @@ def by_absent_lanes(
     operation: Operation,
     arrays: Arrays,
 ) -> Finding | None:
-    """A shuffle from a lane that was not there, if results depend on its value: each order has its own."""
+    """A shuffle from an absent lane, if results depend on its value, which differs between the orders."""
     precision = part(problem.batch).precision
     for which, noted in enumerate(list(device.undefined)):
         device.vary_undefined(which)

@@ -52,20 +52,20 @@ def check(
     Parameters
     ----------
     problems
-        None: those of the operation, and its ordinary ones where the variant refuses some, or fails there.
+        None: those of the operation, and its ordinary ones if the variant refuses some, or fails there.
     seed
-        Of the inputs and of the random order.
+        The seed of the inputs and of the random order.
     schedules
-        Orders of blocks and threads, of `SCHEDULES`.
+        Orders of blocks and threads, from `SCHEDULES`.
     arch
-        The compute capability, times ten, whose limits launches are held to: see `check_launches`.
+        The compute capability, times ten, whose limits launches must respect: see `check_launches`.
     limit
-        How many accesses of memory and arrivals at barriers a block may make before it counts as endless.
+        The number of memory accesses and barrier arrivals after which a block counts as endless.
     ask_nvcc
-        Ask nvcc, where it is installed, what it does not take, and how many registers kernels need.
+        Whether nvcc, if installed, checks what it rejects, and how many registers kernels need.
     large
-        Run some blocks of each of `problems`, in memory that is taken where it is touched; where these are
-        None, of the operation's large ones, too.
+        Whether only some blocks of `problems` run, in memory that is allocated where it is touched. If
+        `problems` is None, this adds the operation's large ones.
 
     Raises
     ------
@@ -105,9 +105,9 @@ def _trials(operation: Operation, problems: Sequence[Any] | None, large: bool) -
 
 
 def check_plans(operation: Operation, planned: Sequence[Planned], seed: int) -> Report:
-    """The same for plans that were made elsewhere, on the GPU that `CheckedEmulator` stands for.
+    """The same for plans that were computed elsewhere, on the emulator that represents a GPU.
 
-    The kernel file is compiled and judged already, and no compiler is asked what a GPU's would refuse.
+    The kernel file is already compiled and judged, and is not compiled for a GPU.
 
     Raises
     ------
@@ -147,7 +147,7 @@ class _Run:
     ask_nvcc: bool = False
 
     def all(self, problems: Sequence[Any], before: Sequence[Result] = ()) -> list[Result]:
-        """A result for each problem, after those of others."""
+        """A result for each problem, one after the other."""
         plans = {problem: self.plan(problem) for problem in problems}
         accepted = [planned for planned in plans.values() if isinstance(planned, Planned)]
         said = self._built(accepted) if accepted else Verdict()
@@ -159,7 +159,7 @@ class _Run:
         return results
 
     def _built(self, planned: Sequence[Planned]) -> Verdict:
-        """What a CUDA compiler says of the first one's code, while g++ compiles that of all."""
+        """The verdict of a CUDA compiler on the first problem's code, while g++ compiles the code of all."""
         first = planned[0]
         if not self.looks:
             self.device.build(first.source, [one.defines for one in planned])
@@ -211,13 +211,13 @@ class _Run:
         return Result(problem, found[0] if found else None, more=tuple(found[1:]))
 
     def _runs(self, planned: Planned, others: bool, is_first_order: bool) -> int:
-        """How often a plan runs on the same memory, in an order; whether other problems ran before."""
+        """The number of runs of a plan on the same memory in an order; whether other problems ran before."""
         if planned.nbytes > LARGE:
             return 1 if others or not is_first_order else RUNS
         return RUNS if others or not is_first_order else RUNS_AT_FIRST
 
     def _launch(self, problem: Any, planned: Planned, said: Verdict) -> Finding | None:
-        """What is wrong before any thread has run."""
+        """The first mistake that can be found before any thread runs."""
         try:
             module = self.device.compile(planned.source, planned.defines)
         except SharedMemoryError as error:
@@ -234,7 +234,7 @@ class _Run:
         return self.operation.inputs(trial.problem, self.seed)
 
     def _in_order(self, problem: Any, planned: Planned, examples: Examples, runs: int) -> Finding | None:
-        """The first finding of so many runs, in an order that was chosen."""
+        """The first finding of so many runs in the selected order."""
         self.device.axes = {name: array.axes for name, array in planned.arrays.items()}
         if planned.fits(self.device.free_bytes()):
             return Runs(planned, self.device).check(examples.of(runs))

@@ -1,4 +1,4 @@
-"""What is wrong with the outputs of one problem."""
+"""Finds wrong outputs of one problem."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ GRID = (
 
 
 class Example:
-    """Inputs of a problem and what they must give, computed once however many outputs are compared with it.
+    """Inputs of a problem and their expected outputs, which are computed once for any number of comparisons.
 
     Parameters
     ----------
     arrays
-        What is given.
+        The inputs.
     precision
-        What the variant claims: see `Operation.bound`.
+        The precision of the variant: see `Operation.bound`.
     """
 
     def __init__(self, operation: Operation, problem: Any, arrays: Arrays, precision: str) -> None:
@@ -42,7 +42,7 @@ class Example:
         return self.operation.bound(self.problem, self.arrays, self.precision)
 
     def judge(self, outputs: Arrays) -> Finding | None:
-        """What is wrong with outputs, if anything: elements that nobody wrote, or others than float64's."""
+        """The finding about outputs, if any: elements that were not written, or that differ from float64."""
         result = compare_all(outputs, self.expected, self._bound)
         if result.first is None:
             return None
@@ -68,14 +68,14 @@ class Example:
 def judge(
     operation: Operation, problem: Any, arrays: Arrays, outputs: Arrays, precision: str
 ) -> Finding | None:
-    """The same for outputs that are the only ones of their inputs: see `Example`."""
+    """Judge outputs whose inputs are used only once: see `Example`."""
     return Example(operation, problem, arrays, precision).judge(outputs)
 
 
 def judge_part(
     operation: Operation, problem: Any, arrays: Arrays, outputs: Arrays, precision: str
 ) -> Finding | None:
-    """What is wrong with the elements of outputs that were written: some blocks did not run."""
+    """Judge only the written elements of outputs, because some blocks did not run."""
     example = Example(operation, problem, arrays, precision)
     written = {
         name: np.where(_fresh(found), example.expected[name], found) for name, found in outputs.items()
@@ -84,7 +84,7 @@ def judge_part(
 
 
 def _fresh(output: np.ndarray) -> np.ndarray:
-    """Which elements hold what a fresh buffer holds: bytes 0xFF alone."""
+    """A mask of the elements with the content of a new buffer: bytes 0xFF."""
     data = np.ascontiguousarray(output).view(np.uint8).reshape(*output.shape, output.itemsize)
     return np.asarray((data == 0xFF).all(axis=-1))
 

@@ -1,4 +1,4 @@
-"""Problems that are too large to be run: some of their blocks, the last ones among them, in sparse memory."""
+"""Problems that are too large to run: some of their blocks run, including the last ones, in sparse memory."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ def try_some(
     operation: Operation,
     seed: int,
 ) -> Result:
-    """Run some blocks of each launch: what leaves its array is found, and what is wrong in the last entry.
+    """Run some blocks of each launch, to find accesses out of bounds, and wrong results in the last entry.
 
-    Inputs are zero but for the last entry of the batch. Values are compared where there is one launch, as the
-    next one needs what all blocks of the one before have written.
+    Inputs are zero except for the last entry of the batch. Values are compared only if there is one launch,
+    because a second one would need the results of all blocks of the first.
 
     Parameters
     ----------
     part
-        Gives the plan for so many entries of the batch.
+        Returns the plan for so many entries of the batch.
     """
     try:
         planned = part(largest_part(part, problem, GPU_BYTES))
@@ -95,7 +95,7 @@ def _last_entry(buffer: EmulatorBuffer) -> np.ndarray:
 def _fill(
     operation: Operation, problem: Any, buffers: Mapping[str, EmulatorBuffer], seed: int
 ) -> Arrays | None:
-    """Values of the last entry of the batch, and of what all entries share; None: it has no small entry."""
+    """Values of the last entry of the batch, and of shared arrays; None if an entry is too large."""
     one = problem.with_batch(1)
     whole, small = problem.arrays, one.arrays
     cut = all(array.split or whole[name].shape == array.shape for name, array in small.items())

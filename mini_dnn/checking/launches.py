@@ -1,4 +1,4 @@
-"""Launches before they are made: what a plan asks for, against its kernels and the limits of a GPU."""
+"""Checks launches before they run, against the declarations of kernels and the limits of a GPU."""
 
 from __future__ import annotations
 
@@ -52,18 +52,18 @@ def shared_limit(arch: int) -> int:
 def check_launches(
     plan: Callable[[int], Planned], batch: int, arch: int, static_bytes: Callable[[str], int]
 ) -> Finding | None:
-    """The first launch of a plan that no GPU of this kind would do, or none.
+    """The finding about the first launch of a plan that a GPU of this kind would refuse, if any.
 
     Parameters
     ----------
     plan
-        Gives the plan for so many entries of the batch.
+        Returns the plan for so many entries of the batch.
     batch
-        How many there are.
+        The number of entries.
     arch
-        Compute capability times ten; of one that `SHARED_LIMIT` lacks, the driver knows the limit.
+        The compute capability, times ten. If it is not in `SHARED_LIMIT`, only the driver knows the limit.
     static_bytes
-        Of the shared arrays that a kernel declares.
+        The size of the shared arrays that a kernel declares.
     """
     planned = plan(batch)
     kernels = Kernels(planned.source)
@@ -193,7 +193,7 @@ def _arguments(at: _At, kernels: Kernels) -> Finding | None:
 
 
 def _wanted(parameter: Parameter, argument: Argument) -> str:
-    """What should be passed instead; empty if the argument fits, or if nobody knows."""
+    """What should be passed instead; empty if the argument fits, or if that is not known."""
     is_buffer = isinstance(argument, str | Images)
     if parameter.is_tensor_map:
         return "" if isinstance(argument, TensorMap) else "a TensorMap(...)"
@@ -228,7 +228,7 @@ def _words(argument: Argument) -> str:
 
 
 def launch_place(source: Path, kernel: str, field: str) -> Place | None:
-    """The line of the ``variant.py`` beside a kernel that gives a field of a launch, where it can be told."""
+    """The line of the kernel's ``variant.py`` that sets a field of a launch, if it can be determined."""
     file = source.with_name("variant.py")
     if not file.is_file():
         return None

@@ -1,4 +1,4 @@
-"""What a CUDA compiler and a GPU refuse, and g++ takes: asked of nvcc where there is one, else looked for."""
+"""Code that g++ accepts, but a CUDA compiler or a GPU refuses: found by nvcc, or by inspection without it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ COMPILED = re.compile(
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a CUDA compiler says of a kernel file with some definitions, or would say."""
+    """The verdict of a CUDA compiler on a kernel file with some definitions, or what is known of it."""
 
     defines: Defines = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
@@ -44,16 +44,16 @@ class Verdict:
 
 
 def verdict(source: Path, defines: Defines, arch: int, words: Callable[[], str], ask: bool) -> Verdict:
-    """Look at a kernel file as CUDA's compiler does.
+    """Judge a kernel file like a CUDA compiler.
 
     Parameters
     ----------
     arch
         Compute capability times ten.
     words
-        Gives the file after its macros, with CUDA's qualifiers in it.
+        Returns the preprocessed file, which still contains CUDA's qualifiers.
     ask
-        Ask nvcc, if it is there.
+        Whether to run nvcc, if it is installed.
     """
     try:
         declared = read(words())
@@ -73,9 +73,9 @@ def verdict(source: Path, defines: Defines, arch: int, words: Callable[[], str],
 
 
 def with_defines(known: Verdict, source: Path, words: Callable[[], str]) -> Verdict:
-    """The verdict of a file for other definitions than those that it was looked at with.
+    """The verdict for other definitions than those of the first inspection.
 
-    Registers are unknown then, and launch bounds may be others.
+    Registers are then unknown, and launch bounds may differ.
     """
     texts = (path.read_text(errors="replace") for path in source_files(source))
     if not any("__launch_bounds__" in text for text in texts):
@@ -85,7 +85,7 @@ def with_defines(known: Verdict, source: Path, words: Callable[[], str]) -> Verd
 
 
 def check_limits(planned: Planned, verdict: Verdict, variable_bytes: Mapping[str, int]) -> Finding | None:
-    """What is wrong with a plan's copies to variables, and with its blocks, before any thread has run.
+    """The finding about a plan's copies to variables or about its blocks, before any thread runs.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ def _threads(launch: Launch) -> int:
 
 
 def _ask_nvcc(source: Path, defines: Defines, arch: int) -> str | None:
-    """What nvcc says of a file, good or bad; None where there is none, or it cannot say."""
+    """The verdict of nvcc on a file; None if nvcc is not installed, or fails for another reason."""
     nvcc = find_nvcc()
     if nvcc is None:
         return None

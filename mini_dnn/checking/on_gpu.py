@@ -33,7 +33,7 @@ ENDLESS = "look for a loop that never ends, or a wait for an event that never ha
 
 @dataclass(frozen=True)
 class Program:
-    """The program that a checker watches: the variant at some problems."""
+    """The program that a checker runs: the variant at some problems."""
 
     variant: Variant
     problems: tuple[Any, ...]
@@ -78,15 +78,15 @@ def check_cuda(
     Parameters
     ----------
     problems
-        None: those of the operation, and its ordinary ones where the variant refuses some, or fails there.
+        None: those of the operation, and its ordinary ones if the variant refuses some, or fails there.
     progress
-        Called with the number of stages that are done, and that of all.
+        Called with the number of complete stages, and the number of all stages.
 
     Raises
     ------
     MiniDnnError
-        There is no compute-sanitizer or no GPU, the kernel does not compile, or a checker fails. The
-        messages of the checkers are then kept, in a folder that the error names.
+        There is no compute-sanitizer or no GPU, the kernel does not compile, or a checker fails. In the last
+        case, the error names a folder with the messages of the checkers.
     """
     tools.find_tool("compute-sanitizer")
     operation = variant.operation
@@ -135,7 +135,7 @@ def _round(
 
 
 def _findings(work: Program, runs: list[Run], progress: Progress | None) -> dict[Any, list[Finding]]:
-    """What the checkers find, and the comparison where they find nothing."""
+    """The findings of the checkers, or those of the comparison if the checkers find nothing."""
     found = {run.problem: [run.launch] if run.launch else [] for run in runs}
     todo = tuple(problem for problem, findings in found.items() if not findings)
     for stage, subtool in enumerate(sanitizer.SUBTOOLS if todo else (), 1):
@@ -152,7 +152,7 @@ def _findings(work: Program, runs: list[Run], progress: Progress | None) -> dict
 
 
 def _plain(work: Program) -> list[Run]:
-    """The runs with no checker around, so that the program's own errors are seen plainly."""
+    """The runs without a checker, so that the program's own errors are visible."""
     work.forget()
     done = tools.run(work.command("--kernels-s", str(KERNELS_S)), limit_s=LIMIT_S)
     endless, alone = done.status == -signal.SIGALRM, len(work.problems) == 1
@@ -175,7 +175,7 @@ def _plain(work: Program) -> list[Run]:
 
 
 def _watched(work: Program, subtool: str) -> Iterator[tuple[Any, list[Finding]]]:
-    """What a checker finds at each problem: at all in one process, and one by one if that is not clean."""
+    """The findings of a checker at each problem: all in one process, and one by one if that is not clean."""
     work.forget()
     outcome = sanitizer.check(work, subtool, LIMIT_S)
     if len(work.problems) == 1:
@@ -187,7 +187,7 @@ def _watched(work: Program, subtool: str) -> Iterator[tuple[Any, list[Finding]]]
 
 
 def _result(variant: Variant, run: Run, seed: int) -> Finding | None:
-    """What no checker saw."""
+    """The result if no checker found anything."""
     if "resources requested" in run.failure:
         return Finding("launch", run.failure, cure=REGISTERS)
     if run.outputs is None or run.failure:

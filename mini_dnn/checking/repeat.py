@@ -1,4 +1,4 @@
-"""Runs of a plan on the same memory and the same compiled library, as op times and every caller make them."""
+"""Runs of a plan on the same memory and with the same compiled library, as in most programs."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ ORDINALS = ("", "second", "third", "fourth")
 
 
 class Repeated:
-    """A plan on a device; its buffers and variables stay as one run has left them.
+    """A plan on a device, whose buffers and variables keep their content between runs.
 
     Parameters
     ----------
     arrays
-        The weights, and the inputs that lie there before the plan's set-up is done.
+        The weights, and the inputs that are present before the plan's set-up.
     """
 
     def __init__(self, planned: Planned, device: Device, arrays: Arrays) -> None:
@@ -53,7 +53,7 @@ class Repeated:
             raise
 
     def run(self, arrays: Arrays) -> dict[str, np.ndarray]:
-        """One more run, with inputs of its own; its outputs."""
+        """Run once more, with new inputs, and return the outputs."""
         planned, device, buffers = self._planned, self._device, self._execution.buffers
         for name in planned.problem.named("in"):
             if not self._copied_by_plan(name):
@@ -85,14 +85,14 @@ class Repeated:
 
 
 class Examples:
-    """What the runs of one plan are given: the same in each order of blocks and threads, so it is made once.
+    """The inputs of a plan's runs. They are the same in each order of blocks and threads, and drawn once.
 
     Parameters
     ----------
     first
-        The arrays of the first run. The later ones have its weights, and inputs of their own.
+        The arrays of the first run. Later runs have the same weights, and new inputs.
     seed
-        That these are drawn from.
+        The seed of these inputs.
     """
 
     def __init__(self, operation: Operation, planned: Planned, first: Arrays, seed: int) -> None:
@@ -115,13 +115,13 @@ class Examples:
 
 @dataclass(frozen=True)
 class Runs:
-    """Runs of one plan, one after the other, and what is found in them."""
+    """Runs of one plan, one after the other, and their findings."""
 
     planned: Planned
     device: StreamEmulator
 
     def check(self, given: list[Example]) -> Finding | None:
-        """The first finding in runs on the same memory, each with inputs of its own."""
+        """The first finding in runs on the same memory, each with new inputs."""
         try:
             finding, run = self._found(given)
             if finding is None or run == 0:
@@ -132,7 +132,7 @@ class Runs:
             self.device.follow_streams(False)
 
     def _found(self, given: list[Example]) -> tuple[Finding | None, int]:
-        """The first finding, and in which run: 0 is the first."""
+        """The first finding, and the number of its run, from 0."""
         finding: Finding | None = None
         clean = 0
 
@@ -153,7 +153,7 @@ class Runs:
         return Repeated(self.planned, self.device, given[0].arrays)
 
     def _of_state(self, finding: Finding, given: list[Example]) -> Finding:
-        """A finding of a later run alone: with the line that reads what a run before has left."""
+        """A finding that appears only in a later run, with the line that reads data of an earlier run."""
         left = self._left(given)
         finding = _of_run(finding, len(given) - 1)
         notes = finding.notes
@@ -165,7 +165,7 @@ class Runs:
         return replace(finding, notes=notes)
 
     def _left(self, given: list[Example]) -> Finding | None:
-        """The first read, in the last run, of what launches of the runs before have written."""
+        """The first read, in the last run, of data that launches of earlier runs have written."""
 
         def runs() -> None:
             with closing(self._repeated(given)) as repeated:
@@ -180,14 +180,14 @@ class Runs:
 
 
 def wrong_again(planned: Planned, device: Device, given: list[Example]) -> Finding | None:
-    """What is wrong with the results of a run on the memory of a first one, whose results are right.
+    """The finding about a wrong result of a later run on the memory of a first run that is right.
 
-    This works on any device. It names no line.
+    This works on any device, and names no line.
 
     Parameters
     ----------
     given
-        What each run is given, the first one included.
+        The inputs of each run, including the first.
 
     Raises
     ------
@@ -202,7 +202,7 @@ def wrong_again(planned: Planned, device: Device, given: list[Example]) -> Findi
 
 
 def _wrong(planned: Planned, device: Device, given: list[Example]) -> tuple[Finding | None, int]:
-    """The first wrong results in runs on the same memory, and of which run they are."""
+    """The first wrong results in runs on the same memory, and the number of the run."""
     with closing(Repeated(planned, device, given[0].arrays)) as repeated:
         for run, example in enumerate(given):
             if finding := example.judge(repeated.run(example.arrays)):
@@ -216,7 +216,7 @@ def _of_run(finding: Finding, run: int) -> Finding:
 
 
 def caught(runs: Callable[[], Any], planned: Planned, device: StreamEmulator) -> Finding | None:
-    """What ended some runs, if anything did."""
+    """The error that ended the runs, if any."""
     try:
         runs()
     except KernelError as error:
@@ -230,7 +230,7 @@ def caught(runs: Callable[[], Any], planned: Planned, device: StreamEmulator) ->
 
 
 def _unwritten(shape: tuple[int, ...], dtype: str) -> np.ndarray:
-    """An array of host memory that nobody has copied to: full of bytes 0xFF, as fresh buffers are."""
+    """An array in host memory to which nothing was copied: full of bytes 0xFF, like new buffers."""
     array = np.empty(shape, dtype)
     array.view(np.uint8)[...] = 0xFF
     return array

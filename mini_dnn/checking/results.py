@@ -1,4 +1,4 @@
-"""What a check gave: a result for each problem, and the findings of all of them together."""
+"""The results of a check: one for each problem, and the findings of all of them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Report:
-    """What a check gave."""
+    """The results of a check."""
 
     variant: str
     op: str
@@ -65,7 +65,7 @@ class Report:
 
     @property
     def findings(self) -> dict[Finding, list[Any]]:
-        """Each mistake once, as its cause shows, with the problems at which it was met."""
+        """Each mistake once, by its cause, with the problems at which it was found."""
         found = [(result.problem, finding) for result in self.results for finding in result.findings]
         problems = [result.problem for result in self.results]
         told = sorted(mistakes(found), key=lambda one: problems.index(one.met[0]))
@@ -93,9 +93,9 @@ class Report:
     def as_dict(self) -> dict[str, Any]:
         """The verdict for a file of JSON; programs may rely on these fields, and others may be added.
 
-        ``variant``, ``op``, ``device``, ``arch``, ``seed``; ``ran``, how many problems were run; ``enough``:
-        they were enough for a verdict; and ``clean``: they were, and nothing was found. ``note``: what a
-        checker could not see, and what was done instead; or empty.
+        ``variant``, ``op``, ``device``, ``arch``, ``seed``; ``ran``, the number of problems that ran;
+        ``enough``: whether they suffice for a verdict; and ``clean``: whether they do, and nothing was found.
+        ``note``: what a checker could not see, and what was done instead; or empty.
         ``shapes``, one for each problem: its fields, such as ``N C H W M R S``; ``clean``; ``refused``, the
         limit that kept the variant from being run at it, or empty; ``sampled``: it is too large, and some of
         its blocks were run; ``kinds`` of its findings.

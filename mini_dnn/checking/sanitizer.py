@@ -1,4 +1,4 @@
-"""Compute Sanitizer: out-of-bounds accesses, races, divergent barriers, reads of what nobody wrote.
+"""Compute Sanitizer: accesses out of bounds, races, divergent barriers, reads of uninitialised memory.
 
 The forms of its messages are those of "Compute Sanitizer", NVIDIA's user manual: a headline after
 ``=========``, then details that are indented further.
@@ -52,7 +52,7 @@ HAZARDS = re.compile(r"\[(?P<count>\d+) hazards?\]")
 
 
 class Work(Protocol):
-    """What a checker watches."""
+    """The program that a checker runs."""
 
     @property
     def folder(self) -> Path:
@@ -120,7 +120,7 @@ def check(work: Work, subtool: str, limit_s: float | None = None) -> Outcome:
     Raises
     ------
     MiniDnnError
-        No compute-sanitizer, or it ended without a verdict.
+        There is no compute-sanitizer, or it ended without a verdict.
     """
     tool = find_tool("compute-sanitizer")
     log, messages = work.folder / f"{subtool}.out", work.folder / f"{subtool}.log"
@@ -164,7 +164,7 @@ def summary(text: str) -> int | None:
 
 
 def parse(text: str) -> Counter[Finding]:
-    """Findings in a log, alike ones counted together; what cannot be read as a place is left out of it."""
+    """The findings in a log, where equal ones are counted together. Lines that are not places are omitted."""
     findings: Counter[Finding] = Counter()
     for record in read(text):
         findings[record.finding] += record.hazards

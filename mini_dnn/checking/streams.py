@@ -1,4 +1,4 @@
-"""What is said of streams that nothing orders: which steps of the plan meet where, and what orders them."""
+"""Findings about unordered streams: which steps of a plan access the same element, how to order them."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ RUNNER = "the copy of the arrays before the first step"
 
 @dataclass(frozen=True)
 class _Given:
-    """A step of the plan, as it was given to a stream."""
+    """A step of the plan, as it was issued on a stream."""
 
     number: int  # from 1 on; 0: no step, but the runner's own copy
     step: Step | None
     words: str
 
     def __str__(self) -> str:
-        """As messages call it."""
+        """Its name in messages."""
         return f"step {self.number}, {self.words}" if self.number else self.words
 
 
 def explain_clash(planned: Planned, clash: Clash, array: Target, order: StreamOrder) -> Finding:
-    """Two steps of different streams that use one element, one of them writing."""
+    """A finding about two steps on different streams that access one element, where at least one writes."""
     first, second = (_given(planned, work, order) for work in (clash.first, clash.second))
     index = array.index(clash.offset)
     what = (
@@ -47,7 +47,7 @@ def explain_clash(planned: Planned, clash: Clash, array: Target, order: StreamOr
 
 
 def explain_order(finding: Finding, planned: Planned, device: StreamEmulator) -> Finding:
-    """A finding of what is not there yet, where a later step of the plan would bring it, or bring it away."""
+    """A finding about missing data, if a later step of the plan copies them there, or away."""
     if device.order is None:
         return finding
     if finding.kind == "uninitialised" and finding.array and finding.own:
@@ -61,7 +61,7 @@ def explain_order(finding: Finding, planned: Planned, device: StreamEmulator) ->
 
 
 def vain_wait(planned: Planned) -> Finding | None:
-    """A wait for an event that no step before it records."""
+    """A finding about a wait for an event that no earlier step records."""
     for wait in (*waits_in_vain(planned.setup), *waits_in_vain(planned.steps)):
         what = f"stream {wait.stream} waits for the event '{wait.event}', which no step before it records"
         own = Party(step_place(planned.source, wait), (), ())
@@ -107,7 +107,7 @@ def _copied_before_written(finding: Finding, planned: Planned, copy: _Given) -> 
 
 
 def _given(planned: Planned, work: Work, order: StreamOrder) -> _Given:
-    """Which step it was that gave a stream its work: the works of one kind come in the order of the steps."""
+    """The step that issued a piece of work on a stream: work of one kind is in the order of the steps."""
     key = _key_of_work(work)
     before = [one for one in order.works if one and _key_of_work(one) == key]
     steps = [*planned.setup, *planned.steps]

@@ -1,7 +1,7 @@
 """Data sets: Fashion-MNIST, a drawn substitute that needs no network, and CIFAR-10.
 
 >>> from mini_dnn.datasets import load, to_float
->>> test = load("auto", "test")  # Fashion-MNIST if it can be had, else the drawn garments; `note` says why
+>>> test = load("auto", "test")  # Fashion-MNIST, or the drawn garments if it is not available; see `note`
 >>> x = to_float(test.images[:100])  # (100, 1, 86, 86) float32
 
 Garments are resized to 86×86 for the course's network; `load` gives other networks other sizes.

@@ -1,8 +1,8 @@
 """CIFAR-10 by its published binary files: found or downloaded, and verified.
 
 Source: A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009;
-https://www.cs.toronto.edu/~kriz/cifar.html, which also gives the format: a file is a row of records, each of
-which is a byte for the label, then 1,024 bytes each of red, green and blue, line by line.
+https://www.cs.toronto.edu/~kriz/cifar.html, which also describes the format: a file is a sequence of records,
+each with a byte for the label, then 1,024 bytes each of red, green and blue, line by line.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def load(
     data_dir : Path or str, optional
         Folder with the archive, or with its files; by default the one that ``CIFAR10_DIR`` names.
     root : Path
-        Keeps the downloaded archive, in ``cifar10/``. Where it cannot be written, the archive is downloaded
-        anew each time, and a warning of the logger says so.
+        The folder that keeps the downloaded archive, in ``cifar10/``. If it is not writable, the archive is
+        downloaded each time, and the logger prints a warning.
     source : Source
         The files and where they are published.
 
@@ -89,8 +89,8 @@ def load(
     Raises
     ------
     DataError
-        A named folder lacks the files or holds damaged ones; or no folder is named and the files can be
-        neither found nor fetched.
+        A named folder lacks the files or has damaged ones; or no folder is named, and the files can neither
+        be found nor downloaded.
     """
     named = named_by(VARIABLE, data_dir)
     if named is not None:
@@ -143,7 +143,7 @@ def _read(folder: Path, split: str, source: Source) -> tuple[np.ndarray, np.ndar
 
 
 def _unpacked(archive: Path, files: Sequence[str], source: Source) -> list[bytes]:
-    """Contents of some files of the archive, once its MD5 is found right."""
+    """Contents of some files of the archive, after its MD5 was verified."""
     with archive.open("rb") as raw:
         found = hashlib.file_digest(raw, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
     if found != source.md5:

@@ -20,9 +20,9 @@ _log = logging.getLogger(__name__)
 
 @contextmanager
 def download(wanted: Mapping[str, str], mirrors: Sequence[str], folder: Path) -> Iterator[tuple[Path, str]]:
-    """Download files into a folder, from the first mirror that has them all.
+    """Download files into a folder, from the first mirror that has all of them.
 
-    A file that is in the folder already with the right MD5 is not fetched again. A file gets its name
+    A file that is already in the folder with the right MD5 is not downloaded again. A file gets its name
     only when it is complete and its MD5 is right.
 
     Parameters
@@ -32,8 +32,8 @@ def download(wanted: Mapping[str, str], mirrors: Sequence[str], folder: Path) ->
     mirrors : sequence of str
         URLs of folders, each ending in "/".
     folder : Path
-        Where the files are kept; if it cannot be written, they live in a temporary folder for as long
-        as the context lasts, and a warning of the logger says so.
+        The folder that keeps the files. If it is not writable, they are in a temporary folder as long as the
+        context lasts, and the logger prints a warning.
 
     Yields
     ------
@@ -43,7 +43,7 @@ def download(wanted: Mapping[str, str], mirrors: Sequence[str], folder: Path) ->
     Raises
     ------
     DataError
-        No mirror has them all; the message has each mirror's reason.
+        No mirror has all of them; the message has the reason of each mirror.
     """
     with _writable(folder) as place:
         reasons = []

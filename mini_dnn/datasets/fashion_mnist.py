@@ -99,8 +99,8 @@ def load(
     data_dir : Path or str, optional
         Folder with the files; without it `named_folder` says where else one is named.
     root : Path
-        Keeps downloads (``fashion-mnist/``) and resized images (``cache/``). Where it cannot be
-        written, both are made anew each time, and a warning of the logger says so.
+        The folder that keeps downloads (``fashion-mnist/``) and resized images (``cache/``). If it is not
+        writable, both are created each time, and the logger prints a warning.
     source : Source
         The files and where they are published.
 
@@ -114,8 +114,8 @@ def load(
     Raises
     ------
     DataError
-        A named folder lacks a file or holds a damaged one; or no folder is named and the files can
-        be neither found nor fetched.
+        A named folder lacks a file or has a damaged one; or no folder is named, and the files can neither be
+        found nor downloaded.
     """
     files = source.splits[split]
     named = named_folder(data_dir)
@@ -163,7 +163,7 @@ def _recipe(files: Sequence[IdxFile]) -> storage.Recipe:
 
 
 def _read(folder: Path, file: IdxFile) -> bytes:
-    """Content of a file, packed or not, once its MD5 is found right."""
+    """Content of a file, packed or not, after its MD5 was verified."""
     if not folder.is_dir():
         raise DataError(f"there is no folder {folder}")
     for name, wanted in ((file.packed_name, file.packed_md5), (file.name, file.unpacked_md5)):

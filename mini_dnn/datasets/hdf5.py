@@ -1,4 +1,4 @@
-"""HDF5 files from anywhere: nothing is read but plain arrays that lie in the file itself, at their size."""
+"""HDF5 files from any source: only plain arrays are read that are in the file itself, in their full size."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def opened(path: Path) -> Iterator[h5py.File]:
     Raises
     ------
     OSError
-        There is none, or it is no regular file, or not of HDF5.
+        The file does not exist, or is not a regular file in the format HDF5.
     """
     open_regular(path).close()  # HDF5 would wait for a pipe's other end
     # No lock: the file never changes once it has its name, and some network file systems refuse locks.
@@ -33,16 +33,16 @@ def opened(path: Path) -> Iterator[h5py.File]:
 def array(file: h5py.File, name: str) -> h5py.Dataset:
     """An array of the file, not yet read.
 
-    A file of a few kilobytes may describe gigabytes: compressed, or never written. Ours are written as they
-    are, so an array that takes other space in the file than in memory is refused, as is one that leads
-    elsewhere.
+    A file of a few kilobytes may describe gigabytes that are compressed, or were never written. Files of
+    mini_dnn are not compressed, so an array whose sizes in the file and in memory differ is refused, and so
+    is a link.
 
     Raises
     ------
     KeyError
-        It is missing, or no array.
+        It is missing, or not an array.
     OSError
-        It is not such an array.
+        It is not a plain array.
     """
     folder: h5py.Group = file
     *groups, last = name.split("/")
@@ -89,7 +89,7 @@ def attributes(file: h5py.File) -> dict[str, object]:
     Raises
     ------
     OSError
-        There is something else among them.
+        There is an attribute of another kind.
     """
     if len(file.attrs) > MOST_ATTRIBUTES:
         raise OSError(f"it has {len(file.attrs):,} attributes, but at most {MOST_ATTRIBUTES} are allowed")

@@ -22,14 +22,14 @@ def class_names(dataset: str, count: int) -> Sequence[str]:
     Parameters
     ----------
     dataset
-        One of `mini_dnn.datasets.ALL`, or ``"imagenet"``; the classes of another one have numbers only.
+        One of `mini_dnn.datasets.ALL`, or ``"imagenet"``. Classes of other data sets have only numbers.
     count
-        How many classes there are; where the data set has another number of them, these are not its own.
+        The number of classes. If the data set has another number, its names are not used.
 
     Returns
     -------
     sequence of str
-        ``count`` names, such as ``"class 7"`` where nothing better is known.
+        ``count`` names, such as ``"class 7"`` if no names are known.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def read(path: Path) -> Sequence[str]:
     Raises
     ------
     DataError
-        It cannot be read, or is no text.
+        It cannot be read, or is not a text file.
     """
     try:
         lines = read_regular(path, MOST_BYTES).decode().splitlines()

@@ -1,7 +1,7 @@
-"""The cache of finished 86×86 images: one HDF5 file a set and split, checked whenever it is read.
+"""The cache of resized 86×86 images: one HDF5 file for each set and split, which is checked when it is read.
 
-A cache file is never changed in place. It is written under a name of its own and then renamed, so that
-a reader, a second writer or a killed process never leaves or sees half a file.
+A cache file is never changed in place. It is written under a temporary name and then renamed, so that no
+process leaves or sees an incomplete file.
 
 Its first 512 bytes are what HDF5 calls a user block: ours holds a checksum of all bytes after it. It is
 compared before HDF5 sees the file, because damaged metadata can make the HDF5 library crash or hang.
@@ -43,13 +43,13 @@ def named_by(variable: str, data_dir: Path | str | None) -> tuple[Path, str] | N
 
 
 def read(path: Path, recipe: Recipe) -> Pixels | None:
-    """Read cached images, or None if there are none that can be trusted.
+    """Read cached images; None if there are none, or if they are not valid.
 
     Returns
     -------
     (images, labels) or None
-        None if the file is missing, was made by another recipe or is damaged. A damaged file is
-        reported as a warning of the logger; the caller makes it anew.
+        None if the file is missing, was made in another way, or is damaged. For a damaged file, the logger
+        prints a warning. The caller creates the file again.
     """
     try:
         with open_regular(path) as raw:
@@ -68,7 +68,7 @@ def read(path: Path, recipe: Recipe) -> Pixels | None:
 
 
 def write(path: Path, recipe: Recipe, pixels: Pixels) -> None:
-    """Cache images; where the file cannot be written, say so in a warning of the logger and go on."""
+    """Cache images. If the file cannot be written, the logger prints a warning."""
     images, labels = pixels
     try:
         with replacing(path) as temporary:
@@ -96,7 +96,7 @@ def _checked(file: h5py.File) -> Pixels:
 
 
 def _seal(path: Path) -> bytes:
-    """User block that belongs to the bytes after it."""
+    """The user block for the bytes after it."""
     checksum = 0
     with path.open("rb") as raw:
         raw.seek(_USER_BLOCK)

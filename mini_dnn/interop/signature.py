@@ -66,8 +66,8 @@ class Signature:
 
     @property
     def in_words(self) -> str:
-        """All arguments."""
-        return f"{self.by_place} by place, and {', '.join(self._by_name)} by name"
+        """All arguments, as text."""
+        return f"{self.by_place} as positional arguments, and {', '.join(self._by_name)} by name"
 
     @property
     def _by_name(self) -> list[str]:
@@ -75,7 +75,7 @@ class Signature:
 
     @property
     def of_python(self) -> inspect.Signature:
-        """What editors and ``help`` show."""
+        """The signature that editors and ``help`` show."""
         place = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in self.arrays]
         many = [Parameter(self.many, Parameter.VAR_POSITIONAL)] if self.many else []
         defaults = {"device": "auto", **{name: field.default for name, field in self.fields.items()}}

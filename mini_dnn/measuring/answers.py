@@ -1,4 +1,4 @@
-"""What is on pictures, shard by shard: in this process, or in one for each GPU; and what was known before."""
+"""Classifies pictures shard by shard, in this process or in one for each GPU, and keeps results of shards."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ KEPT, DIGITS = ".npz", 64  # of the names of files with answers
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """Some pictures in their order, and the likeliest classes of those that could be read."""
+    """Some pictures in order, and the most likely classes of those that could be read."""
 
     names: Sequence[str]
     errors: Sequence[str]  # what is wrong with each; empty where nothing is
@@ -54,7 +54,7 @@ class Answers:
 
     @classmethod
     def joined(cls, parts: Sequence[Answers], spent: Spent | None = None) -> Answers:
-        """Those of several parts as one."""
+        """The answers of several parts as one object."""
         return cls(
             [name for part in parts for name in part.names],
             [error for part in parts for error in part.errors],
@@ -66,24 +66,24 @@ class Answers:
 
 @dataclass(frozen=True)
 class Job:
-    """What each process does, and nothing that it has opened: it can be pickled, and opens a device's work.
+    """The work of each process, without open resources, so that it can be pickled.
 
     Parameters
     ----------
     network, weights, recipe
         See `Classifier.load`.
     impl
-        A name of the variant; the best for the device if empty.
+        The name of the variant; if empty, the best one for the device.
     batch
-        Pictures at a time, at most; as many as suit the device if None.
+        The maximum number of pictures at a time; if None, a number that suits the device.
     top
-        Classes a picture.
+        The number of classes per picture.
     workers
-        That decode, in each process.
+        The number of workers that decode, in each process.
     many
-        Whether the pictures are so many that it pays to start processes that decode.
+        Whether there are enough pictures to start processes that decode.
     few
-        How many pictures there are, if they are few, for batches of equal size.
+        The number of pictures if they are few, for batches of equal size.
     """
 
     network: str
@@ -113,7 +113,7 @@ class Job:
             yield work
 
     def variant(self, device: Device) -> Variant:
-        """What computes the network."""
+        """The variant that computes the network."""
         return find(self.impl) if self.impl else self.classifier.best(device)
 
     @contextmanager
@@ -137,7 +137,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Answering:
-    """A network that is ready, and the workers that decode for it."""
+    """A prepared network, and the workers that decode for it."""
 
     job: Job
     serve: Serve
@@ -145,12 +145,12 @@ class Answering:
     decoders: Decoders
 
     def shard(self, shard: Shard) -> Answers:
-        """What is on all pictures of a shard."""
+        """The answers for all pictures of a shard."""
         spent = Spent()
         return Answers.joined(list(self.stream(shard.sources, spent)), spent)
 
     def stream(self, sources: Iterable[Source], spent: Spent) -> Iterator[Answers]:
-        """What is on pictures, a batch at a time, and where the time goes."""
+        """Answers for pictures, a batch at a time, and where the time goes."""
         feed = Feed(sources, self.job.recipe, self.size, self.decoders, self.job.many)
         parts: deque[Batch] = deque()  # under way
         since = time.perf_counter()
@@ -187,22 +187,22 @@ class Answering:
 
 
 class Kept:
-    """Answers of shards that are done, a file each, until all of them are.
+    """Stores the answers of complete shards, in one file each, until all shards are complete.
 
-    A file's name is a hash of the pictures' names, sizes and times, and of all that the answers depend on: a
-    run that does the same finds them, and another one does not.
+    A file's name is a hash of the pictures' names, sizes and times, and of everything that the answers depend
+    on. The same run therefore finds them again, and a different run does not.
 
     Parameters
     ----------
     folder
-        Where; it is made when the first shard is done. None keeps nothing.
+        The folder, which is created for the first complete shard. If None, nothing is stored.
     about
-        What answers depend on, besides the pictures; as JSON takes it.
+        Everything that answers depend on, besides the pictures, in a form that JSON can represent.
 
     Raises
     ------
     UsageError
-        Something else has the folder's name.
+        A file has the name of the folder.
     """
 
     def __init__(self, folder: Path | None, about: object) -> None:
@@ -215,7 +215,7 @@ class Kept:
         self._files: dict[int, Path] = {}  # of shards that were asked for and are not done
 
     def load(self, shard: Shard) -> Answers | None:
-        """The answers of a shard; None if it is still to be done."""
+        """The answers of a shard; None if it is not complete."""
         if self._folder is None:
             return None
         file = self._folder / f"{shard.key(self.about)}{KEPT}"
@@ -229,7 +229,7 @@ class Kept:
         return None
 
     def save(self, shard: int, answers: Answers) -> None:
-        """Keep the answers of the shard of that number."""
+        """Store the answers of the shard with this number."""
         file = self._files.pop(shard, None)
         if file is None:
             return
@@ -244,7 +244,7 @@ class Kept:
         write_atomically(file, content.getvalue())
 
     def remove(self) -> None:
-        """Remove all of them: what they were kept for is written."""
+        """Remove all of them, after the results have been written."""
         if self._folder is None:
             return
         for file in self._folder.glob(f"*{KEPT}"):
@@ -255,7 +255,7 @@ class Kept:
 
 
 def by_team(team: Team, shards: Iterable[Shard], kept: Kept, spent: Spent) -> Iterator[Answers]:
-    """Answers of each shard in its order, by a process for each GPU."""
+    """Answers of each shard in order, by a process for each GPU."""
     for done in team.map(shards, kept.load):
         if done.place:
             kept.save(done.item.number, done.result)
@@ -266,7 +266,7 @@ def by_team(team: Team, shards: Iterable[Shard], kept: Kept, spent: Spent) -> It
 def by_this_process(
     answering: Answering, shards: Iterable[Shard], kept: Kept, spent: Spent
 ) -> Iterator[Answers]:
-    """Answers of each shard in its order, as soon as a batch of them is there."""
+    """Answers of each shard in order, as soon as a batch is complete."""
     ahead: deque[tuple[int, int, Answers | None]] = deque()  # number and count of shards, and what was kept
 
     def pending() -> Iterator[Source]:

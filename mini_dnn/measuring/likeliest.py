@@ -1,4 +1,4 @@
-"""From a network's scores to the likeliest classes of each picture."""
+"""The most likely classes of each picture, from a network's scores."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def softmax(scores: np.ndarray) -> np.ndarray:
 
 
 def top(probabilities: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """The most likely classes of each picture, the likeliest first; of equal ones that of the lower number.
+    """The most likely classes of each picture, in order. Of equal ones, the lower number comes first.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def top(probabilities: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     Raises
     ------
     MiniDnnError
-        Some are no numbers, or those of the likeliest classes are not from 0 to 1.
+        Some are NaN, or those of the most likely classes are not from 0 to 1.
     """
     if not np.isfinite(probabilities.sum(axis=1)).all():
         raise MiniDnnError(

@@ -1,4 +1,4 @@
-"""One problem of one variant, measured: run, compared with float64, timed, and what ran it watched."""
+"""Measures a variant at a problem: runs it, compares it with float64, times it, and monitors the GPU."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class Setting:
     Parameters
     ----------
     device
-        Where; None if all of them run on the host.
+        The device; None if all variants run on the host.
     timing
         How each op is timed.
     entries
-        How many entries of the batch are compared with float64, half of them from each end: all if None,
-        nothing is compared if 0.
+        The number of entries of the batch that are compared with float64, half of them from each end: all if
+        None; with 0, nothing is compared.
     several
-        GPUs over which each problem is cut, with their names; ``device`` is the first of them.
+        GPUs among which each problem is divided, with their names; ``device`` is the first of them.
     """
 
     device: Device | None
@@ -55,7 +55,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Measured:
-    """What one variant did with one problem."""
+    """The measurement of one variant at one problem."""
 
     variant: Variant
     name: str  # of the problem
@@ -67,12 +67,12 @@ class Measured:
 
     @property
     def samples_ms(self) -> tuple[float, ...]:
-        """The timed runs of the whole batch; empty where it was done in parts on a device."""
+        """The timed runs of the whole batch; empty if it was computed in parts on a device."""
         return self.result.timed.samples_ms if self.variant.host else self.result.op_samples_ms
 
 
 def joined(parts: Sequence[Measured]) -> Measured:
-    """What the parts of a batch took together. Op times of parts are no samples of the whole's."""
+    """The measurement of a batch from its parts. Op times of parts are not samples of the whole batch."""
     first, last = parts[0], parts[-1]
     if len(parts) == 1:
         return first
@@ -102,12 +102,12 @@ def measure(variant: Variant, name: str, problem: Any, arrays: Arrays, setting: 
     Parameters
     ----------
     name
-        What messages call the problem.
+        The name of the problem in messages.
 
     Raises
     ------
     CheckError
-        Outputs differ from float64, or nobody wrote some of them; the message has the first such element.
+        Outputs differ from float64, or some were not written. The message has the first such element.
     ShapeError, VariantError, DeviceError
         See `mini_dnn.errors`.
     """
@@ -152,7 +152,7 @@ def _next(variant: Variant, problem: Any) -> str:
 
 
 def _refuse_nan(y: np.ndarray, what: str, next_step: str) -> None:
-    """Buffers are filled with NaN: where one is left, nobody wrote the element, or it is wrong."""
+    """Refuse NaN in outputs: buffers are filled with NaN, so such an element was not written, or is wrong."""
     with np.errstate(over="ignore", invalid="ignore"):
         if not np.isnan(y.sum()):  # cheaper than a look at each; infinities of both signs give NaN, too
             return

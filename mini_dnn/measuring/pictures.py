@@ -41,12 +41,12 @@ SCORES = "scores"  # the output of an operation that leaves the softmax to other
 
 
 def same(probabilities: np.ndarray) -> np.ndarray:
-    """What is made of probabilities if nothing is."""
+    """The probabilities themselves, if they are not processed further."""
     return probabilities
 
 
 class Serve(Protocol):
-    """A network that is ready."""
+    """A prepared network."""
 
     def __call__(self, batches: Iterable[np.ndarray], spent: Spent, finish: Finish = same) -> Iterator[Any]:
         """What ``finish`` makes of the probabilities of each batch of pixels."""
@@ -79,7 +79,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a network besides its layers.
+    """Properties of a network besides its layers.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Classifier:
-    """A trained network, and what it takes.
+    """A trained network, and its preprocessing.
 
     Parameters
     ----------
@@ -117,13 +117,13 @@ class Classifier:
     network
         With trained weights.
     recipe
-        What is done to pictures.
+        The preprocessing of pictures.
     classes
-        Names.
+        Names of the classes.
     weights_file
-        Where the weights are from.
+        The file of the weights.
     known
-        What else is known of it.
+        Further properties.
     """
 
     model: Model
@@ -183,7 +183,7 @@ class Classifier:
             yield finish(found)
 
     def best(self, device: Device) -> Variant:
-        """The variant that is taken where none is named: see `Operation.preferred`."""
+        """The variant that is used if none is named: see `Operation.preferred`."""
         operation = self.known.operation
         for variant in preferred(operation):
             if runs_on(variant, device) and not self._form_for(variant)[1]:
@@ -191,7 +191,7 @@ class Classifier:
         return find(default_of(operation.name, operation.default))
 
     def _form_for(self, variant: Variant) -> tuple[np.ndarray, str]:
-        """An image in the form that a variant takes, as bytes if it can; or why it takes none."""
+        """An image in a form that a variant supports, preferably bytes; or why it supports none."""
         pixels, limit = np.zeros((1, *self.recipe.shape), np.uint8), ""
         for dtype in TYPES:
             images = self._formed(pixels, dtype)
@@ -219,7 +219,7 @@ class Classifier:
         Raises
         ------
         UsageError, VariantError, DeviceError
-            It cannot be there.
+            The network cannot run on the device.
         """
         images, limit = self._form_for(variant)
         if limit:

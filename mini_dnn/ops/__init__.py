@@ -19,7 +19,7 @@ __all__ = ["DEFAULT", "Array", "Arrays", "Operation", "Problem", "Trial", "find"
 
 @cache
 def names() -> tuple[str, ...]:
-    """Names of all operations: the default one first, then by the alphabet.
+    """Names of all operations: the default one first, then in alphabetical order.
 
     Raises
     ------
@@ -41,12 +41,12 @@ def _load(file: Path) -> ModuleType:
 
 
 def find(name: str) -> Operation:
-    """The operation of that name.
+    """The operation with this name.
 
     Raises
     ------
     VariantError
-        There is none.
+        There is no such operation.
     """
     if name not in names():
         hint = meant(name, names()) or f"; expected one of {', '.join(names())}"

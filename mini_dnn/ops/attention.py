@@ -28,21 +28,21 @@ from mini_dnn.ops.products import product_of_tf32, product_summed_in_half
 
 __all__ = ["CODES", "OPERATION", "AttentionShape"]
 
-STEEP = 40.0  # of q in a head with large scores: their powers overflow in fp32
+STEEP = 40.0  # of q in a head with large scores: their exponentials overflow in fp32
 TURN = 9  # tokens after which a problem's first head is of the next kind
 RISE = 30.0  # how far scores rise along the keys
 AUDITED = 4  # rows of each head, at least
-LONG = 400  # tokens of a probe, so that sums grow and grow
+LONG = 400  # tokens of a probe, so that sums become large
 TILES = (16, 32, 64, 128)
 ROUNDING = {"fp32": (2.0**-24, 0.0), "fp16": (2.0**-11, HALF_SUBNORMAL)}  # what storing o may take
 
 
 def draw(p: AttentionShape, rng: np.random.Generator) -> Arrays:
-    """Normal values, but four kinds of heads in turn, which show different mistakes.
+    """Normal values, changed for four kinds of heads in turn, which reveal different mistakes.
 
-    The first kind is as drawn. In the second, scores are so large that their powers overflow. In the third,
-    all keys are equal, so that sums have many terms of a size. In the fourth, each score tends to be larger
-    than the one before, so that a maximum that is found on the way always comes too late.
+    The first kind is not changed. In the second, scores are so large that their exponentials overflow. In the
+    third, all keys are equal, so that sums have many terms of the same size. In the fourth, scores tend to
+    rise along the keys, so that a running maximum is always too small.
     """
     q, k, v = (rng.standard_normal((p.B, p.H, p.T, p.d), np.float32) for _ in range(3))
     kinds = (np.arange(p.B * p.H).reshape(p.B, p.H) + p.T // TURN) % 4
@@ -66,7 +66,7 @@ def bound(p: AttentionShape, arrays: Arrays, precision: str) -> Arrays:
 def _row_bound(
     p: AttentionShape, precision: str, q: np.ndarray, k: np.ndarray, v: np.ndarray, rows: np.ndarray
 ) -> np.ndarray:
-    """What some rows of heads' outputs may be off: three errors that add up.
+    """The error bound of some rows of heads' outputs: the sum of three errors.
 
     - A score s may be off by e: by the error of a sum of d products (`dot_product_bound`), and a few
       roundings of the score and the maximum. Weights w still add up to one, so that the output moves by
@@ -107,7 +107,7 @@ def _row_bound(
 def audit(
     p: AttentionShape, arrays: Arrays, outputs: Arrays, precision: str, rng: np.random.Generator
 ) -> str:
-    """Compare a few rows of each head, and see whether every output lies between its head's values."""
+    """Compare a few rows of each head, and check that outputs are within the range of their head's values."""
     q, k, v, o = by_heads(p, *parts(p, arrays), lying(p, outputs["o"]))
     wrong, outside, relative = 0, 0, 4 * ROUND_OFF["fp16"][0]
     for some in some_heads(p):
@@ -127,7 +127,7 @@ def audit(
 def sample(
     p: AttentionShape, arrays: Arrays, outputs: Arrays, part: float, rng: np.random.Generator
 ) -> Sample:
-    """Some heads of each entry, by chance."""
+    """Some random heads of each entry."""
     count = min(p.H, max(1, round(part * p.H)))
     heads = np.sort(rng.permutation(p.H)[:count])
     some = replace(p, H=count)
@@ -218,10 +218,10 @@ def _stale(tile: int, both: bool, scores: np.ndarray, masked: np.ndarray) -> np.
 def probe(
     p: AttentionShape, precision: str, rng: np.random.Generator
 ) -> tuple[AttentionShape, Arrays] | None:
-    """Inputs that tell an answer of the next lower precision from one of ``precision``.
+    """Inputs that distinguish an answer in the next lower precision from one in ``precision``.
 
-    Rounded operands show in any weights; sums in half show where many values of one sign are added. The
-    answer of the lower precision is tried first: None where it stays within the bound.
+    Rounded operands are visible in any weights, and sums in half if many values of one sign are added. The
+    answer in the lower precision is tried first: the result is None if it stays within the bound.
     """
     if precision == "fp16_sum" or (precision == "fp32" and p.dtype == "fp16"):
         return None

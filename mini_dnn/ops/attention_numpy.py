@@ -22,7 +22,7 @@ def softmax(scores: np.ndarray, masked: np.ndarray) -> np.ndarray:
 
 
 def is_masked(p: AttentionShape, rows: np.ndarray) -> np.ndarray:
-    """Which keys these queries do not see: ``(len(rows), T)``."""
+    """A mask of the keys that these queries do not see: ``(len(rows), T)``."""
     return (np.arange(p.T) > rows[:, None]) & p.causal
 
 
@@ -32,22 +32,22 @@ def by_heads(p: AttentionShape, *given: np.ndarray) -> list[np.ndarray]:
 
 
 def some_heads(p: AttentionShape) -> Iterator[slice]:
-    """All heads, as many at a time as have few scores together."""
+    """All heads, in groups that have few scores together."""
     step = max(1, PART // p.T**2)
     return (slice(first, first + step) for first in range(0, p.B * p.H, step))
 
 
 def output(p: AttentionShape, o: np.ndarray) -> Arrays:
-    """What ``o (B H,T,d)`` is as outputs of the problem."""
+    """``o (B H,T,d)`` in the form of the problem's outputs."""
     return {"o": lying(p, o.reshape(p.B, p.H, p.T, p.d))}
 
 
 def in_parts(
     p: AttentionShape, arrays: Arrays
 ) -> Iterator[tuple[tuple[slice, slice], np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
-    """Which heads and queries, the queries' numbers, and q, k and v ``(heads,...,d)`` of them in float64.
+    """Parts: heads and queries, the queries' numbers, and q, k and v ``(heads,...,d)`` in float64.
 
-    Small heads come many at a time, large ones in parts.
+    A part has many small heads, or a part of the queries of a large one.
     """
     q, k, v = by_heads(p, *parts(p, arrays))
     step = max(1, PART // p.T)
@@ -60,7 +60,7 @@ def in_parts(
 
 
 def weights_of(p: AttentionShape, q: np.ndarray, k: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """What these queries take of each value."""
+    """The weight of each value for these queries."""
     with np.errstate(invalid="ignore", over="ignore"):  # infinities of both signs, or times 0
         return softmax(p.factor * (q @ k.swapaxes(1, 2)), is_masked(p, rows))
 

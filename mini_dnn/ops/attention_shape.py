@@ -1,4 +1,4 @@
-"""Problems of the operation ``attention``, how their arrays lie, and the problem that given arrays are."""
+"""Problems of the operation ``attention``, the layout of their arrays, and the problem for given arrays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from mini_dnn.errors import ShapeError
 from mini_dnn.ops.problem import TYPES, Array, Arrays, Problem
 
-CODES = {"fp32": 0, "fp16": 1}  # what kernels know the types by
+CODES = {"fp32": 0, "fp16": 1}  # the numbers of the types in kernels
 LAYOUTS = ("contiguous", "packed")
 WIDTHS = (32, 64, 128)  # of a head
 PARTS = ("q", "k", "v")
@@ -31,10 +31,10 @@ class AttentionShape(Problem):
         Type of all arrays: ``"fp16"`` or ``"fp32"``.
     layout
         ``"contiguous"``: q, k and v are three arrays (B,H,T,d), and the output is one more. ``"packed"``:
-        they are parts of one array ``qkv (B,T,3,H,d)``, which is what one linear layer gives for all three,
-        and the output is (B,T,H,d), which is what the next linear layer takes.
+        they are parts of one array ``qkv (B,T,3,H,d)``, which one linear layer computes for all three, and
+        the output is (B,T,H,d), the input of the next linear layer.
     causal
-        Whether a token attends to itself and the tokens before it alone.
+        Whether a token attends only to itself and the tokens before it.
     scale
         Factor of the scores, rounded to fp32; 0 stands for 1 / sqrt(d).
     """
@@ -65,7 +65,7 @@ class AttentionShape(Problem):
 
     @property
     def factor(self) -> float:
-        """What scores are multiplied by: a number of fp32."""
+        """The factor of the scores: a number of fp32."""
         return float(np.float32(self.scale or 1 / sqrt(self.d)))
 
     @property
@@ -81,12 +81,12 @@ class AttentionShape(Problem):
 
     @property
     def buffers(self) -> tuple[str, str, str, str]:
-        """Names of the arrays in which q, k, v and o lie."""
+        """Names of the arrays that contain q, k, v and o."""
         return ("qkv", "qkv", "qkv", "o") if self.layout == "packed" else ("q", "k", "v", "o")
 
     @property
     def part(self) -> int:
-        """Elements from the start of an array in which q lies to q: 0; k starts once, v twice as far."""
+        """The distance from q to k, and from k to v, in elements, if they are in one array; otherwise 0."""
         return self.H * self.d if self.layout == "packed" else 0
 
     @property
@@ -98,7 +98,7 @@ class AttentionShape(Problem):
 
     @property
     def out_strides(self) -> tuple[int, int, int]:
-        """The same of o."""
+        """The same for o."""
         entry = self.H * self.T * self.d
         if self.layout == "packed":
             return entry, self.d, self.H * self.d
@@ -141,7 +141,7 @@ def parts(p: AttentionShape, arrays: Arrays) -> tuple[np.ndarray, np.ndarray, np
 
 
 def given(p: AttentionShape, q: np.ndarray, k: np.ndarray, v: np.ndarray) -> Arrays:
-    """What ``q, k, v (B,H,T,d)`` are as arrays of the problem, in its type."""
+    """``q, k, v (B,H,T,d)`` as arrays of the problem, in its type."""
     found = [np.asarray(x, TYPES[p.dtype]) for x in (q, k, v)]
     if p.layout == "packed":
         return {"qkv": np.ascontiguousarray(np.stack([x.swapaxes(1, 2) for x in found], axis=2))}
@@ -149,14 +149,14 @@ def given(p: AttentionShape, q: np.ndarray, k: np.ndarray, v: np.ndarray) -> Arr
 
 
 def lying(p: AttentionShape, o: np.ndarray) -> np.ndarray:
-    """``o (B,H,T,d)`` as it lies in the output, and back: a view."""
+    """A view of ``o (B,H,T,d)`` in the layout of the output, and back."""
     return o.swapaxes(1, 2) if p.layout == "packed" else o
 
 
 def arrays_of(
     q: np.ndarray, *kv: np.ndarray, causal: bool = False, scale: float = 0.0
 ) -> tuple[AttentionShape, Arrays]:
-    """The problem that arrays are: ``q, k, v (B,H,T,d)``, or one array ``(B,T,3,H,d)`` with all of them.
+    """The problem for ``q, k, v (B,H,T,d)``, or for one array ``(B,T,3,H,d)`` with all of them.
 
     The arrays of a single entry may also be given without the batch's axis.
 

@@ -47,7 +47,7 @@ class Comparison:
         return self.differing == 0 and not self.audit
 
     def __str__(self) -> str:
-        """One line for people."""
+        """A description in one line."""
         how = f"; {self.how}" if self.how else ""
         if self.ok:
             return f"max error {self.max_error:.2e}, {self.worst_ratio:.0%} of the bound{how}"
@@ -63,8 +63,8 @@ def dot_product_bound(absolute: np.ndarray, terms: int, largest: float, precisio
     """The largest error that sums of products may have.
 
     For each sum, ``(2 u + c sqrt(K) v) sum |a b|``: u the round-off of the operands, v that of the
-    accumulation, whose errors add up like a random walk over the K terms [1]_. An answer computed in a
-    lower precision than it claims falls outside.
+    accumulation, whose errors add up like a random walk over the K terms [1]_. An answer in a lower
+    precision exceeds the bound.
 
     Parameters
     ----------

@@ -154,7 +154,7 @@ def conv_arrays(x: np.ndarray, w: np.ndarray) -> tuple[ConvShape, Arrays]:
 
 
 def mistakes(shape: ConvShape, arrays: Arrays) -> Iterator[tuple[str, Arrays]]:
-    """Believable mistakes in words, each with the outputs that it gives."""
+    """Descriptions of plausible mistakes, each with its outputs."""
     x, w = arrays["x"].astype(np.float64), arrays["w"].astype(np.float64)
     return ((sentence, {"y": y}) for sentence, y in mistakes_of(x, w))
 
@@ -165,7 +165,7 @@ def draw(shape: ConvShape, rng: np.random.Generator) -> Arrays:
 
 
 def large_sums(shape: ConvShape, precision: str, rng: np.random.Generator) -> Arrays:
-    """No value is negative, and sums pass the largest half, unless a variant claims no more than that."""
+    """Non-negative values with sums beyond the largest half, if the precision supports such sums."""
     arrays = draw(shape, rng)
     if precision == "fp16_sum":
         return arrays
@@ -188,7 +188,7 @@ def timed(shape: ConvShape, precision: str, rng: np.random.Generator) -> Arrays:
 
 
 def probe(shape: ConvShape, precision: str, rng: np.random.Generator) -> tuple[ConvShape, Arrays] | None:
-    """Inputs that tell an answer of the next lower precision from one of ``precision``.
+    """Inputs that distinguish an answer in the next lower precision from one in ``precision``.
 
     With ordinary random inputs an answer in FP16 may pass the bound of FP32 where the reduction is long, as
     that bound grows with the sum of all |x w|, and an error with few of them. The inputs here are made for

@@ -1,4 +1,4 @@
-"""The convolution of two arrays in float64, in lower precisions, and as believable mistakes compute it."""
+"""The convolution of two arrays in float64, in lower precisions, and with plausible mistakes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _summed_in_half(x: np.ndarray, w: np.ndarray) -> np.ndarray:
 
 
 def mistakes_of(x: np.ndarray, w: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
-    """Believable mistakes, each with what it computes."""
+    """Plausible mistakes, each with its result."""
     R, S = w.shape[2:]
     P, Q = x.shape[2] - R + 1, x.shape[3] - S + 1
     yield "the filter is mirrored: w[R-1-r][S-1-s] for w[r][s]", conv2d_forward(x, w[..., ::-1, ::-1])

@@ -38,10 +38,10 @@ def answer(p: PaddedShape, arrays: Arrays) -> Arrays:
 
 
 def bound(p: PaddedShape, arrays: Arrays, precision: str) -> Arrays:
-    """What the sums, two additions and the rounding of y may be off.
+    """The error bound for the sums, two additions and the rounding of y.
 
-    Halves are exact operands in every precision; those of fp32 problems are rounded below fp32. ReLU makes no
-    error larger.
+    Halves are exact operands in every precision; operands of fp32 problems are rounded below fp32. ReLU does
+    not increase an error.
     """
     operand, accumulate = ROUND_OFF[precision]
     x, w = (magnitudes(a) for a in operands(p, arrays))
@@ -83,10 +83,10 @@ def mistakes(p: PaddedShape, arrays: Arrays) -> Iterator[tuple[str, Arrays]]:
 
 
 def probe(p: PaddedShape, precision: str, rng: np.random.Generator) -> tuple[PaddedShape, Arrays] | None:
-    """Inputs that tell an answer of the next lower precision from one of ``precision``.
+    """Inputs that distinguish an answer in the next lower precision from one in ``precision``.
 
-    Rounded operands show where sums are short, and sums in half where they are long and grow and grow. The
-    answer of the lower precision is tried first: None where it stays within the bound.
+    Rounded operands are visible in short sums, and sums in half are visible if they are long and large. The
+    answer in the lower precision is tried first: the result is None if it stays within the bound.
     """
     rounds = precision == "fp32" and p.dtype == "fp32"
     if precision == "fp16_sum" or (precision == "fp32" and not rounds):

@@ -1,4 +1,4 @@
-"""The convolution with stride and padding in NumPy, and what believable mistakes make of it."""
+"""The convolution with stride and padding in NumPy, and the results of plausible mistakes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def operands(p: PaddedShape, arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
 
 
 def finished(p: PaddedShape, arrays: Arrays, sums: np.ndarray) -> Arrays:
-    """The output that sums ``(N,K,P,Q)`` become."""
+    """The output for the sums ``(N,K,P,Q)``."""
     y = sums + arrays["bias"].astype(np.float64)[:, None, None]
     if p.residual:
         y = y + as_nchw(p, arrays["residual"])
@@ -58,7 +58,7 @@ def finished(p: PaddedShape, arrays: Arrays, sums: np.ndarray) -> Arrays:
 
 
 def mistaken_sums(p: PaddedShape, x: np.ndarray, w: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
-    """Believable mistakes, each with the sums that it gives."""
+    """Plausible mistakes, each with its sums."""
     R, pad, stride = p.R, p.padding, p.stride
     if R > 1:
         words = "the filter is mirrored: w[R-1-r][S-1-s] for w[r][s]"

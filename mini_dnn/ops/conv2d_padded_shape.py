@@ -1,4 +1,4 @@
-"""Problems of the operation ``conv2d_padded``, and the problem that given arrays are."""
+"""Problems of the operation ``conv2d_padded``, and the problem for given arrays."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AXES = {"nchw": "nkpq", "nhwc": "npqk"}  # of the output
 
 @dataclass(frozen=True)
 class PaddedShape(Problem):
-    """A convolution with stride and zero padding, and what follows it in a network.
+    """A convolution with stride and zero padding, and the operations that follow it in a network.
 
     Parameters
     ----------
@@ -28,13 +28,13 @@ class PaddedShape(Problem):
     R
         Rows and columns of a filter.
     stride
-        Rows, and columns, from one window to the next.
+        The distance between windows, in rows and in columns.
     padding
         Zeros on each side of an image; less than R.
     relu
-        Whether negative sums become 0, at last.
+        Whether negative sums become 0 at the end.
     residual
-        Whether an array like the output is added before that.
+        Whether an array like the output is added before ReLU.
     dtype
         Of x, w, the residual and y: ``"fp32"`` or ``"fp16"``. The bias is fp32.
     layout
@@ -130,7 +130,7 @@ class PaddedShape(Problem):
 
 
 def layers(batch: int, dtype: str = "fp16", layout: str = "nhwc") -> dict[str, PaddedShape]:
-    """The convolutions of ResNet-18 at 224 x 224 that differ, named as torchvision names the first of each.
+    """The distinct convolutions of ResNet-18 at 224 x 224, each with torchvision's name of the first one.
 
     Batch norm is folded into filters and bias. ReLU and residual are those of the layer.
     """
@@ -159,7 +159,7 @@ def arrays_of(
     residual: bool = False,
     layout: str = "nchw",
 ) -> tuple[PaddedShape, Arrays]:
-    """The problem that x, the residual if there is one, w and bias are: those of a `PaddedShape`.
+    """The problem for x, the residual if there is one, w and bias: the arrays of a `PaddedShape`.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def arrays_of(
     Raises
     ------
     ShapeError
-        There are others, they do not fit together, or are of other types.
+        The number, the shapes or the types of the arrays are wrong.
     """
     found = [np.asarray(array) for array in (x, *others)]
     shapes = ", ".join(f"{array.shape} {array.dtype}" for array in found)

@@ -1,4 +1,4 @@
-"""Convolution, ReLU and max-pool as one, for kernels that do not store what lies between."""
+"""Convolution, ReLU and max-pool as one operation, for kernels that do not store intermediate results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ POOLS = {"conv1": 2, "conv2": 4}  # the course's
 class ConvPoolShape(ConvShape):
     """A convolution whose output is pooled by maxima: ``y (N, M, ceil(P / pool), ceil(Q / pool))``.
 
-    P and Q stay those of the convolution. Windows that the lower and right edges cut short count.
+    P and Q are those of the convolution. Windows that are truncated by the lower and right edges count.
     """
 
     pool: int  # rows and columns of a window, and the stride
@@ -36,12 +36,12 @@ class ConvPoolShape(ConvShape):
 
 
 def pooled(y: np.ndarray, pool: int) -> np.ndarray:
-    """ReLU, then the maximum of each window, the last row and column of windows cut short."""
+    """ReLU, then the maximum of each window. Windows at the lower and right edges may be truncated."""
     return MaxPool2d(pool, ceil_mode=True).forward(np.maximum(y, 0))
 
 
 def arrays_of(x: np.ndarray, w: np.ndarray, *, pool: int) -> tuple[ConvPoolShape, Arrays]:
-    """The problem of these arrays, ``(N,C,H,W)`` and ``(M,C,R,S)``, and a pool.
+    """The problem for arrays ``(N,C,H,W)`` and ``(M,C,R,S)``, and a pool.
 
     Parameters
     ----------

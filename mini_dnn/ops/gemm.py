@@ -32,7 +32,7 @@ ROUNDING = {"fp32": (0.0, 0.0), "fp16": (2.0**-11, HALF_SUBNORMAL), "bf16": (2.0
 
 
 def draw(p: GemmShape, rng: np.random.Generator) -> Arrays:
-    """Normal values; NaN in the gaps, which tells who computes with them."""
+    """Normal values; NaN in the gaps, which reveals computations with them."""
     found = dict(normal(p, rng))
     for name, array in found.items():
         p.arrays[name].in_gap(array)[...] = np.nan
@@ -42,8 +42,8 @@ def draw(p: GemmShape, rng: np.random.Generator) -> Arrays:
 def bound(p: GemmShape, arrays: Arrays, precision: str) -> Arrays:
     """See `dot_product_bound` for the sums; a few roundings of alpha, beta and the output come on top.
 
-    Operands of 16 bits are exact in every precision: what is left is the error of the sums. Where an operand
-    is infinite or NaN, so is the answer, and nothing is bounded.
+    Operands of 16 bits are exact in every precision, so only the error of the sums remains. If an operand is
+    infinite or NaN, so is the answer, and there is no bound.
     """
     a, b = (magnitudes(operand) for operand in operands(p, arrays))
     absolute = product(a, b)
@@ -60,7 +60,7 @@ def bound(p: GemmShape, arrays: Arrays, precision: str) -> Arrays:
 
 
 def _more(p: GemmShape, arrays: Arrays, precision: str, c: np.ndarray) -> np.ndarray:
-    """What beta c0 and an output ``c`` in 16 bits may be off."""
+    """The error bound of beta c0 and of an output ``c`` in 16 bits."""
     more = np.full((), np.finfo(np.float32).tiny, np.float64)
     if p.beta:
         c0 = magnitudes(p.arrays["c0"].without_gap(arrays["c0"]))
@@ -70,7 +70,7 @@ def _more(p: GemmShape, arrays: Arrays, precision: str, c: np.ndarray) -> np.nda
 
 
 def audit(p: GemmShape, arrays: Arrays, outputs: Arrays, precision: str, rng: np.random.Generator) -> str:
-    """Compare sums over a few columns of c, see `ColumnSums`; what lies in its gaps has to be untouched."""
+    """Compare sums over a few columns of c, see `ColumnSums`, and check that its gaps are unchanged."""
     operand, accumulate = ROUND_OFF[precision] if p.dtype == "fp32" else (0.0, ROUND_OFF[precision][1])
     relative = 2 * operand + (CONFIDENCE * np.sqrt(p.k) + 4) * accumulate
     wrong, array = 0, p.arrays["c"]
@@ -95,7 +95,7 @@ def _largest(operand: np.ndarray) -> float:
 
 
 def sample(p: GemmShape, arrays: Arrays, outputs: Arrays, part: float, rng: np.random.Generator) -> Sample:
-    """Some rows of c: the first, the last, and others by chance."""
+    """Some rows of c: the first, the last, and random ones."""
     count = min(p.m, max(2, round(part * p.m)))
     others = rng.permutation(np.arange(1, p.m - 1))[: count - 2]
     rows = np.unique([0, *others, p.m - 1])
@@ -107,10 +107,10 @@ def sample(p: GemmShape, arrays: Arrays, outputs: Arrays, part: float, rng: np.r
 
 
 def probe(p: GemmShape, precision: str, rng: np.random.Generator) -> tuple[GemmShape, Arrays] | None:
-    """Inputs that tell an answer of the next lower precision from one of ``precision``.
+    """Inputs that distinguish an answer in the next lower precision from one in ``precision``.
 
-    Rounded operands show in sums of few products, and sums in half where they grow and grow. The answer of
-    the lower precision is tried first: None where it stays within the bound.
+    Rounded operands are visible in sums of few products, and sums in half if they become large. The answer in
+    the lower precision is tried first: the result is None if it stays within the bound.
     """
     if precision == "fp16_sum":
         return None
@@ -128,7 +128,7 @@ def probe(p: GemmShape, precision: str, rng: np.random.Generator) -> tuple[GemmS
 
 
 def large_sums(p: GemmShape, precision: str, rng: np.random.Generator) -> Arrays:
-    """No value is negative, and sums pass the largest half, unless a variant claims no more than that."""
+    """Non-negative values with sums beyond the largest half, if the precision supports such sums."""
     arrays = dict(OPERATION.draw(p, rng))
     if precision != "fp16_sum":
         arrays |= {
@@ -138,7 +138,7 @@ def large_sums(p: GemmShape, precision: str, rng: np.random.Generator) -> Arrays
 
 
 def in_pytorch(p: GemmShape) -> str:
-    """The product as an expression of PyTorch; none where lines have gaps."""
+    """The product as an expression of PyTorch; empty if lines have gaps."""
     if any((p.lda, p.ldb, p.ldc)):
         return ""
     a, b = (name if letter == "n" else f"{name}.mT" for name, letter in zip("ab", p.layout, strict=True))

@@ -1,4 +1,4 @@
-"""Matrix products in float64: the answer of the operation ``gemm``, and what typical mistakes make of it."""
+"""Matrix products in float64: the answer of the operation ``gemm``, and the results of typical mistakes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def scaled(p: GemmShape, arrays: Arrays, c: np.ndarray) -> np.ndarray:
 
 
 def lying(p: GemmShape, c: np.ndarray, gap: float = np.nan) -> Arrays:
-    """The outputs that ``c (batch,m,n)`` is, with what fresh memory holds in the gaps."""
+    """The outputs for ``c (batch,m,n)``, with the content of new memory in the gaps."""
     array = p.arrays["c"]
     if not array.gap:
         return {"c": c}
@@ -51,7 +51,7 @@ def mistakes(p: GemmShape, arrays: Arrays) -> Iterator[tuple[str, Arrays]]:
 
 
 def _misread(p: GemmShape, arrays: Arrays, a: np.ndarray, b: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
-    """Operands that are read otherwise than they lie."""
+    """Operands that are read with a wrong layout."""
     tight = replace(p, lda=0, ldb=0)
     turned = replace(tight, layout=p.layout.translate(str.maketrans("nt", "tn")))
     read_as = {"t": "row by row, and it lies transposed", "n": "as if it lay transposed"}
@@ -83,7 +83,7 @@ def _turned(x: np.ndarray, tile: int) -> np.ndarray:
 def _missummed(
     p: GemmShape, arrays: Arrays, a: np.ndarray, b: np.ndarray
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Sums that lack terms or have too many, and factors that are left out."""
+    """Sums with too few or too many terms, and omitted factors."""
     for tile in (8, 16, 32, 64, 128):
         end = p.k // tile * tile
         if 0 < end < p.k:

@@ -1,4 +1,4 @@
-"""Problems of the operation ``gemm``, and the problem that given arrays are."""
+"""Problems of the operation ``gemm``, and the problem for given arrays."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ class GemmShape(Problem):
         How a and b lie in memory, a letter each, as in BLAS: ``n`` is row by row, ``(m,k)`` and ``(k,n)``;
         ``t`` is transposed, ``(k,m)`` and ``(n,k)``.
     batch
-        Products.
+        The number of products.
     alpha, beta
         Factors, rounded to fp32. With a ``beta`` of 0 there is no c0.
     lda, ldb, ldc
         Leading dimensions, as in BLAS: elements from the start of a line of a, b, and c and c0 in memory to
-        the start of the next one. A line may be followed by a gap, which belongs to nobody: it is not read as
-        an operand, and not written. 0: there is no gap.
+        the start of the next one. A line may be followed by a gap, which is neither read as an operand nor
+        written. 0: there is no gap.
     constant
-        ``"b"``: nothing that may still run when the product starts writes b, such as the weights of a layer.
-        A kernel that starts before the previous one has ended may then load b at once. Otherwise empty.
+        ``"b"`` promises that no work that may still run when the product starts writes b, which may be the
+        weights of a layer. A kernel that starts early may then load b at once. Otherwise empty.
     """
 
     m: int
@@ -109,12 +109,12 @@ class GemmShape(Problem):
 
     @property
     def constants(self) -> tuple[str, ...]:
-        """What a kernel may load before the previous one has ended."""
+        """The arrays that a kernel may load before the previous one has ended."""
         return (self.constant,) if self.constant else ()
 
     @property
     def text(self) -> str:
-        """The values of its fields in the form of ``--shapes``; no constants have no place there."""
+        """The values of its fields in the form of ``--shapes``. An empty ``constant`` is omitted."""
         return super().text.removesuffix(",")
 
     @property
@@ -127,7 +127,7 @@ class GemmShape(Problem):
         return replace(self, batch=n)
 
     def shares(self, count: int) -> list[Share]:
-        """Entries of a batch; of a single product columns of c, as many as a cache line has or a multiple."""
+        """Parts of the batch, or columns of c of a single product, in multiples of a cache line."""
         if self.batch > 1:
             return super().shares(count)
         found = []
@@ -166,7 +166,7 @@ def arrays_of(
     beta: float | None = None,
     constant: str = "",
 ) -> tuple[GemmShape, Arrays]:
-    """The problem that arrays are: ``a (batch,m,k)`` and ``b (batch,k,n)`` where nothing is transposed.
+    """The problem for ``a (batch,m,k)`` and ``b (batch,k,n)``, if nothing is transposed.
 
     All arrays of a single product may also be given without the batch's axis.
 
@@ -206,7 +206,7 @@ def arrays_of(
 
 
 def _batches(given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The arrays with a batch's axis each."""
+    """The arrays, each with the axis of the batch."""
     ranks = {array.ndim for array in given.values()}
     if len(ranks) != 1 or not ranks <= {2, 3}:
         found = ", ".join(f"{name} is {array.shape}" for name, array in given.items())

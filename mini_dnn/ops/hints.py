@@ -1,4 +1,4 @@
-"""What a wrong result looks like: the simple mistake that would give exactly this one."""
+"""Finds the simple mistake that would cause exactly this wrong result."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ SAME_AS = "the result is the same as when "  # how the note about a known mistak
 
 
 def hint(operation: Operation, problem: Any, arrays: Arrays, found: Arrays, precision: str) -> str:
-    """One sentence on what went wrong, or nothing.
+    """One sentence about the mistake, or an empty text.
 
     Parameters
     ----------
     arrays
-        What was given.
+        The inputs.
     found
         The wrong outputs.
     """

@@ -36,9 +36,9 @@ class LenetBatch(Problem):
     N
         Images.
     is_bytes
-        Whether they come as uint8 (to be divided by 255 there) or as float32.
+        Whether images are uint8, which the device divides by 255, or float32.
     side
-        Of an image: 86, or 28 for bytes that are to be resized there.
+        The side of an image: 86, or 28 for bytes that the device resizes.
     """
 
     N: int
@@ -87,13 +87,13 @@ class LenetBatch(Problem):
         return replace(self, N=n)
 
     def __str__(self) -> str:
-        """Input and output, as people write them."""
+        """Input and output, as text."""
         kind = "uint8" if self.is_bytes else "float32"
         return f"({self.N},1,{self.side},{self.side}) {kind} -> ({self.N},{CLASSES})"
 
 
 def arrays_of(images: np.ndarray, *weights: np.ndarray) -> tuple[LenetBatch, Arrays]:
-    """The problem of images ``(N, 1, side, side)`` and the weights in the order of `WEIGHTS`.
+    """The problem for images ``(N, 1, side, side)`` and the weights in the order of `WEIGHTS`.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def arrays_of(images: np.ndarray, *weights: np.ndarray) -> tuple[LenetBatch, Arr
     Raises
     ------
     ShapeError
-        They are none of LeNet's.
+        The shape or type of an array does not fit LeNet.
     """
     images = np.asarray(images)
     if images.ndim != 4 or images.shape[1] != 1 or images.dtype not in (np.uint8, np.float32):
@@ -140,7 +140,7 @@ def bound(problem: LenetBatch, arrays: Arrays, precision: str) -> Arrays:
 
 
 def draw(problem: LenetBatch, rng: np.random.Generator) -> Arrays:
-    """Noise, and weights as training starts with, but for biases that are not zero."""
+    """Noise, and the initial weights of a training, except for biases that are not zero."""
     pixels = rng.integers(0, 256, problem.arrays["images"].shape, np.uint8)
     network = lenet.build(rng)
     weights = {name: parameter.value for name, parameter in network.parameters().items()}

@@ -17,12 +17,12 @@ from mini_dnn.ops.problem import Arrays
 __all__ = ["OPERATION", "LinearShape"]
 
 STEEPEST = 1.13  # slope of GELU at most
-OFFSET = 0.5  # mean of what is drawn for x: who forgets to subtract it is seen
+OFFSET = 0.5  # mean of x, so that a missing subtraction of it is visible
 PATCHES, BLOCK = (32, 197), (32, 197)  # images, and tokens of each, of ViT-B/16
 
 
 def draw(p: LinearShape, rng: np.random.Generator) -> Arrays:
-    """Normal values, x around a mean that is not 0; NaN in the gaps, which tells who computes with them."""
+    """Normal values, x around a mean that is not 0; NaN in the gaps, which reveals computations with them."""
     given = p.named("in", "weight")
     found = {name: rng.standard_normal(array.shape, np.float32) for name, array in given.items()}
     found["x"] += np.float32(OFFSET)
@@ -47,14 +47,14 @@ def _lines(p: LinearShape, arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _sums(p: LinearShape, arrays: Arrays) -> np.ndarray:
-    """What the activation is given."""
+    """The inputs of the activation."""
     x, deviation = _lines(p, arrays)
     found: np.ndarray = x @ arrays["w"].astype(np.float64).T / deviation + arrays["bias"]
     return found
 
 
 def _finished(p: LinearShape, arrays: Arrays, sums: np.ndarray) -> Arrays:
-    """The outputs that sums become."""
+    """The outputs for these sums."""
     y = gelu(sums) if p.act == "gelu" else sums
     if p.residual != "none":
         y = y + arrays["residual"][..., : p.n].astype(np.float64)  # (T,n) is the same for all entries
@@ -67,9 +67,9 @@ def answer(p: LinearShape, arrays: Arrays) -> Arrays:
 
 
 def bound(p: LinearShape, arrays: Arrays, precision: str) -> Arrays:
-    """What the sums, a few roundings, GELU's tanh and the rounding of y may be off.
+    """The error bound for the sums, a few roundings, GELU's tanh and the rounding of y.
 
-    Operands are exact in every precision, as they are halves: what is left is the error of the sums.
+    Operands are halves, which are exact in every precision, so only the error of the sums remains.
     """
     operand, accumulate = ROUND_OFF[precision]
     x, deviation = _lines(p, arrays)

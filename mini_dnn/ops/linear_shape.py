@@ -1,4 +1,4 @@
-"""Problems of the operation ``linear``, and the problem that given arrays are."""
+"""Problems of the operation ``linear``, and the problem for given arrays."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ACTS, RESIDUALS, OUTS = ("none", "gelu"), ("none", "full", "shared"), ("fp16", "
 
 @dataclass(frozen=True)
 class LinearShape(Problem):
-    """A linear layer in halves, with what stands before and behind it in a transformer.
+    """A linear layer in halves, with the operations before and after it in a transformer.
 
     Parameters
     ----------
@@ -26,17 +26,17 @@ class LinearShape(Problem):
     n, k
         Length of a line of the output y and of the input x.
     act
-        What becomes of each sum: ``"none"``, or ``"gelu"`` in its tanh form.
+        The activation of each sum: ``"none"``, or ``"gelu"`` in its tanh form.
     residual
-        What is added at last: ``"none"``; ``"full"``, a line for each line of y; ``"shared"``, T lines that
-        are the same for all entries.
+        The array that is added at the end: ``"none"``; ``"full"``, a line for each line of y; ``"shared"``, T
+        lines that are the same for all entries.
     norm
-        Whether the sums of a line are divided by the standard deviation of its line of x, of which
-        ``x_moments`` tells. That is a layer norm, where ``w`` and ``bias`` have the rest of it: its weight
-        and bias, and the mean of each line of ``w`` is taken off, so that the mean of x does not matter.
+        Whether the sums of a line are divided by the standard deviation of its line of x, which is computed
+        from ``x_moments``. This is a layer norm if ``w`` and ``bias`` contain the rest of it: its weight and
+        bias are folded in, and the mean of each line of ``w`` is subtracted from that line.
     moments
-        Whether there is a second output, ``y_moments``: mean, and sum of the squared distances from it, of
-        each 64 elements of a line of y.
+        Whether there is a second output, ``y_moments``: for each 64 elements of a line of y, their mean and
+        the sum of their squared distances from it.
     out
         Type of y: ``"fp16"`` or ``"fp32"``.
     ldx, ldr
@@ -105,7 +105,7 @@ class LinearShape(Problem):
 
     @property
     def flops(self) -> int:
-        """A multiplication and an addition for each product; what is done to a sum is not counted."""
+        """A multiplication and an addition for each product. Operations on sums are not counted."""
         return 2 * self.m * self.n * self.k
 
     @property
@@ -130,7 +130,7 @@ class LinearShape(Problem):
 
 
 def ceil_groups(length: int) -> int:
-    """Groups of a line; the last one may be shorter."""
+    """The number of groups in a line; the last group may be shorter."""
     return -(-length // GROUP)
 
 
@@ -150,7 +150,7 @@ def arrays_of(
     moments: bool = False,
     out: str = "fp16",
 ) -> tuple[LinearShape, Arrays]:
-    """The problem that ``x (N,T,k)`` and the other arrays are: those of a `LinearShape` in their order.
+    """The problem for ``x (N,T,k)`` and the other arrays of a `LinearShape`, in order.
 
     The lines of a single entry may also be given without the first axis.
 
@@ -167,7 +167,7 @@ def arrays_of(
     Raises
     ------
     ShapeError
-        There are others, they do not fit together, or are of other types.
+        The number, the shapes or the types of the arrays are wrong.
     """
     found = [np.asarray(array) for array in (x, *others)]
     shapes = ", ".join(f"{array.shape} {array.dtype}" for array in found)

@@ -34,7 +34,7 @@ class Array:
     axes
         A letter for each axis, for messages: ``c[m=0, n=3]``.
     split
-        Whether a batch is divided along its first axis. Never so for a weight.
+        Whether a batch is divided along its first axis. A weight never is.
     gap
         Unused elements at the end of each line of the last axis. Their values do not matter, and they are not
         written.

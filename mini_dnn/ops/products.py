@@ -1,4 +1,4 @@
-"""Products of matrices: in float64, less exact than they should be, and audited without being computed."""
+"""Products of matrices: in float64, in lower precisions, and audits that do not compute the product."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _tf32(operand: np.ndarray) -> np.ndarray:
 
 
 class ColumnSums:
-    """Sums over a few columns of ``c (m,n)``, which tell whether it is ``a (m,k) @ b (k,n)`` [1]_.
+    """Sums over a few columns of ``c (m,n)``, which show whether it is ``a (m,k) @ b (k,n)`` [1]_.
 
     Columns are added with random signs, as ``c s`` and as ``a (b s)``, which takes a fraction of the time of
     ``a b``. Errors with random signs add up like a random walk, to the root of the sum of their squares;
@@ -80,7 +80,7 @@ class ColumnSums:
         self._squares = np.add.reduceat(squares, self._starts)
 
     def wrong(self, a: np.ndarray, c: np.ndarray, relative: float, more: np.ndarray) -> int:
-        """How many sums are wrong in some rows of c.
+        """The number of wrong sums in some rows of c.
 
         Parameters
         ----------

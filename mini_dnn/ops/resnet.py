@@ -53,7 +53,7 @@ def _joined(branch: np.ndarray, shortcut: np.ndarray) -> np.ndarray:
 
 
 def pixels(p: ResNetShape, arrays: Arrays) -> np.ndarray:
-    """What the first convolution takes."""
+    """The input of the first convolution."""
     images = arrays["images"].astype(np.float64)
     if p.dtype != "uint8":
         return images
@@ -70,7 +70,7 @@ def max_pool(x: np.ndarray) -> np.ndarray:
 
 
 def features(p: ResNetShape, arrays: Arrays, norm: Norm = normalised, join: Join = _joined) -> np.ndarray:
-    """What the last layer takes, ``(N, width) float64``: means over the last block's pixels."""
+    """The input of the last layer, ``(N, width) float64``: means over the last block's pixels."""
 
     def layer(conv: Convolution, x: np.ndarray) -> np.ndarray:
         w = arrays[f"{conv.name}.weight"].astype(np.float64)
@@ -130,7 +130,7 @@ def _layer(p: ResNetShape, arrays: Arrays, conv: Convolution, given: _Rounded, p
 
 
 def bound(p: ResNetShape, arrays: Arrays, precision: str) -> Arrays:
-    """What a score may be off: the roundings of all layers, each of which is amplified by those behind it.
+    """The error bound of a score: the roundings of all layers, each of which is amplified by later layers.
 
     Errors of different elements are taken for independent, so that their variances go through the network as
     squares do. Those of neighbours are not quite, as they share their weights: see `ALIKE`.
@@ -155,7 +155,7 @@ def bound(p: ResNetShape, arrays: Arrays, precision: str) -> Arrays:
 
 
 def draw(p: ResNetShape, rng: np.random.Generator) -> Arrays:
-    """Noise, weights as training starts with, and norms that do something."""
+    """Noise, the initial weights of a training, and norms that are not the identity."""
     images = rng.integers(0, 256, p.arrays["images"].shape, np.uint8)
     found: dict[str, np.ndarray] = {"images": images}
     if p.dtype == "uint8":

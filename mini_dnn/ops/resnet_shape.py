@@ -1,4 +1,4 @@
-"""Problems of the operation ``resnet``, and the problem that given arrays are."""
+"""Problems of the operation ``resnet``, and the problem for given arrays."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class ResNetShape(Problem):
     image, channels, stem, classes
         See `mini_dnn.nn.models.resnet.ResNetSizes`.
     widths, blocks, strides
-        Four numbers each, one a stage, as in ``"64-128-256-512"``: see there.
+        Four numbers each, one for each stage, such as ``"64-128-256-512"``: see there.
     dtype
-        Of the images: ``"fp32"`` or ``"fp16"``, which are normalised already, or ``"uint8"``, which become
-        ``(byte / 255 - mean) / deviation`` there, by two more arrays.
+        The type of the images: ``"fp32"`` or ``"fp16"``, which are already normalised, or ``"uint8"``, which
+        the device converts to ``(byte / 255 - mean) / deviation``, with two more arrays.
     """
 
     N: int
@@ -137,9 +137,9 @@ def _numbers(name: str, text: str) -> tuple[int, ...]:
 def arrays_of(
     images: np.ndarray, *weights: np.ndarray, blocks: str = "2-2-2-2", strides: str = "1-2-2-2"
 ) -> tuple[ResNetShape, Arrays]:
-    """The problem of images ``(N, channels, side, side)`` and trained arrays in the order of its `weights`.
+    """The problem for images ``(N, channels, side, side)`` and trained arrays in the order of its `weights`.
 
-    Where the images are bytes, mean and deviation of the channels come before the trained arrays.
+    If the images are bytes, mean and deviation of the channels come before the trained arrays.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def arrays_of(
     Raises
     ------
     ShapeError
-        They are of no residual network, or not of one whose images these are.
+        The arrays are not those of a residual network, or not of one for such images.
     """
     images = np.asarray(images)
     if images.ndim != 4 or images.dtype.name not in KINDS.values() or images.shape[2] != images.shape[3]:

@@ -32,7 +32,7 @@ class VitShape(Problem):
     image, patch, channels, width, depth, heads, mlp_ratio, classes
         See `mini_dnn.nn.models.vit.VitSizes`.
     dtype
-        Of the images: ``"fp32"`` or ``"fp16"``, or ``"uint8"``, which are divided by 255 there.
+        The type of the images: ``"fp32"``, ``"fp16"``, or ``"uint8"``, which the device divides by 255.
     """
 
     N: int
@@ -150,7 +150,7 @@ def _norm(name: str, width: int) -> dict[str, tuple[int, ...]]:
 
 
 def arrays_of(images: np.ndarray, *weights: np.ndarray, heads: int) -> tuple[VitShape, Arrays]:
-    """The problem of images ``(N, channels, side, side)`` and the weights in the order of `VitShape.weights`.
+    """The problem for images ``(N, channels, side, side)`` and weights in the order of `VitShape.weights`.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ def arrays_of(images: np.ndarray, *weights: np.ndarray, heads: int) -> tuple[Vit
     Raises
     ------
     ShapeError
-        They are of no transformer, or not of one whose images these are.
+        The arrays are not those of a transformer, or not of one for such images.
     """
     images = np.asarray(images)
     if images.ndim != 4 or images.dtype.name not in KINDS.values() or images.shape[2] != images.shape[3]:
@@ -204,7 +204,7 @@ def answer(problem: VitShape, arrays: Arrays) -> Arrays:
 
 
 def score_bound(problem: VitShape, arrays: Arrays, precision: str) -> float:
-    """What a score of a class may be off, before the softmax.
+    """The error bound of a class's score, before the softmax.
 
     Each step of a block leaves an error of about its unit round-off in every element of a token, and these
     add up like a random walk over all steps. After the last norm a token's elements are of the size 1, so
@@ -224,7 +224,7 @@ def bound(problem: VitShape, arrays: Arrays, precision: str) -> Arrays:
 
 
 def draw(problem: VitShape, rng: np.random.Generator) -> Arrays:
-    """Noise, and weights as training starts with, but for those that are then zero, one, or very small."""
+    """Noise, and initial weights of a training, except for those that would be zero, one, or very small."""
     images = rng.integers(0, 256, problem.arrays["images"].shape, np.uint8)
     weights = {
         name: parameter.value for name, parameter in vit.build(problem.sizes, rng).parameters().items()

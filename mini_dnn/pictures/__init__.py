@@ -1,1 +1,1 @@
-"""Pictures from files and folders, made into what a network takes."""
+"""Pictures from files and folders, converted to the input of a network."""

@@ -1,7 +1,7 @@
 """Archives of pictures: ``.tar`` files, as WebDataset and others write them.
 
-An archive is looked through once, by the headers of its members. Whoever decodes a picture reads its bytes
-from where they lie, so that several can read from one archive.
+The headers of an archive are read once. The worker that decodes a picture reads its bytes directly, so
+several workers can read from one archive.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Member:
         Raises
         ------
         OSError
-            The archive cannot be read, it ends before them, or they are more than ``most_bytes``.
+            The archive cannot be read or is too short, or there are more than ``most_bytes``.
         """
         if self.size > most_bytes:
             why = f"it has {self.size:,} bytes; the limit is {most_bytes:,}"
@@ -47,7 +47,7 @@ class Member:
 
 
 def refused(name: str) -> str:
-    """Why an archive of that name is not read; empty for all others."""
+    """The reason why an archive with this name is not supported; empty for other names."""
     if not name.lower().endswith(COMPRESSED):
         return ""
     return (
@@ -57,12 +57,12 @@ def refused(name: str) -> str:
 
 
 def members(path: Path) -> Iterator[tuple[str, Member]]:
-    """Names of the regular files in an archive, and where their bytes lie.
+    """Names of the regular files in an archive, and the positions of their bytes.
 
     Raises
     ------
     PictureError
-        It cannot be read; what was in it before that was given.
+        It cannot be read. The members before the damaged part were yielded.
     """
     try:
         with open_regular(path) as file, tarfile.open(fileobj=file, mode="r:") as archive:

@@ -1,4 +1,4 @@
-"""A picture's file made into pixels for a network, by Pillow."""
+"""Decodes picture files to pixels for a network, with Pillow."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ _loading = threading.Lock()
 
 @cache
 def suffixes() -> frozenset[str]:
-    """Endings, such as ``.jpg``, of the names of files that are taken for pictures in a folder."""
+    """Extensions, such as ``.jpg``, of files in a folder that count as pictures."""
     taken = _formats()
     return frozenset(suffix for suffix, name in Image.registered_extensions().items() if name in taken)
 
 
 def decode(source: Path | Member | bytes, recipe: Recipe) -> np.ndarray:
-    """Pixels of a picture as a network takes them, but for their normalisation.
+    """Pixels of a picture for a network, without the normalisation.
 
     Parameters
     ----------
     source
-        A file, a part of an archive, or what is in one.
+        A file, a part of an archive, or the bytes of a file.
     recipe
-        What is done: all steps but the last.
+        The recipe, of which all steps but the last are applied.
 
     Returns
     -------
@@ -64,7 +64,7 @@ def decode(source: Path | Member | bytes, recipe: Recipe) -> np.ndarray:
     Raises
     ------
     PictureError
-        Says what is wrong with it; names no file.
+        The picture cannot be decoded. The message says why, and does not name the file.
     """
     if not isinstance(source, bytes):
         source = _read(source)
@@ -90,12 +90,12 @@ def decode(source: Path | Member | bytes, recipe: Recipe) -> np.ndarray:
 
 
 def centre_crop(length: int, crop: int) -> int:
-    """First pixel of the middle ``crop`` ones of so many, rounded as torchvision does: halves to even."""
+    """The first of the middle ``crop`` pixels of so many, rounded like in torchvision: halves to even."""
     return round((length - crop) / 2)
 
 
 def resized_size(size: tuple[int, int], short: int) -> tuple[int, int]:
-    """Width and height when the shorter one becomes ``short``; the other is cut off to a whole number."""
+    """Width and height if the shorter one becomes ``short``; the other is truncated to a whole number."""
     W, H = size
     return (short, int(short * H / W)) if W <= H else (int(short * W / H), short)
 
@@ -114,7 +114,7 @@ def _read(source: Path | Member) -> bytes:
 
 
 def _opened(data: bytes) -> Image.Image:
-    """The picture, its header read alone."""
+    """The picture, of which only the header has been read."""
     for formats in (lambda: FIRST, _formats):
         try:
             return Image.open(io.BytesIO(data), formats=formats())
@@ -153,7 +153,7 @@ def _pixels(picture: Image.Image, recipe: Recipe) -> np.ndarray:
 
 
 def _toned(picture: Image.Image, mode: str, background: int) -> Image.Image:
-    """The picture in grey (``"L"``) or RGB, opaque, of 8 bits."""
+    """The picture in grey (``"L"``) or RGB, opaque, with 8 bits."""
     if picture.mode in DEEP:
         picture = _of_8_bits(picture)
     if picture.mode == "F":

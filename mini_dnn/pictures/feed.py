@@ -1,4 +1,4 @@
-"""Pictures in batches: decoded on all cores, ahead of whoever computes, in bounded memory."""
+"""Pictures in batches, decoded in advance on all cores, in bounded memory."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Decoded = tuple[np.ndarray | str, float]  # pixels, or what is wrong with them; 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Some pictures in their order, and the pixels of those that could be decoded."""
+    """Some pictures in order, and the pixels of those that could be decoded."""
 
     names: Sequence[str]
     errors: Sequence[str]  # what is wrong with each; empty where nothing is
@@ -43,16 +43,16 @@ class Batch:
 
 
 class Decoders:
-    """Workers that decode, kept from one feed to the next.
+    """Workers that decode, which are kept from one feed to the next.
 
-    They are processes where there are many files that are not small, and threads otherwise. Processes take a
-    second or two to start, and some time to hand a picture over. Threads wait for each other, though Pillow
-    lets go of the interpreter's lock while it decodes: on a busy machine two were no faster than one.
+    They are processes if there are many files that are not small, and threads otherwise. Processes take a
+    second or two to start, and some time to transfer a picture. Threads wait for each other, although Pillow
+    releases the interpreter's lock while it decodes: on a busy machine, two were no faster than one.
 
     Parameters
     ----------
     count
-        How many.
+        The number of workers.
     """
 
     def __init__(self, count: int) -> None:
@@ -61,7 +61,7 @@ class Decoders:
         self._processes: Executor | None = None
 
     def of(self, files: Sequence[File], many: bool) -> tuple[Executor, int]:
-        """The workers for files such as these, and how many files one is given at a time."""
+        """The workers for such files, and the number of files that a worker gets at a time."""
         sample = files[:SAMPLE]
         large = self.count > 1 and many and sum(map(_bytes_of, sample)) >= len(sample) * SMALL
         if self._processes or large:
@@ -71,7 +71,7 @@ class Decoders:
         return self._threads, 1
 
     def close(self) -> None:
-        """End them; what they have not begun is not done."""
+        """End the workers. Files that they have not begun are not decoded."""
         for pool in (self._threads, self._processes):
             if pool:
                 pool.shutdown(wait=True, cancel_futures=True)
@@ -82,26 +82,26 @@ class Decoders:
 class Feed:
     """Batches of pictures.
 
-    Workers are at most some `AHEAD` batches ahead, and of large pictures one at a time is decoded, so that
-    memory does not grow with their number.
+    Workers are at most `AHEAD` batches ahead, and only one large picture is decoded at a time, so that memory
+    does not grow with the number of pictures.
 
     Parameters
     ----------
     sources
-        See `mini_dnn.pictures.sources`; few of them are taken ahead.
+        See `mini_dnn.pictures.sources`; only a few are taken in advance.
     recipe
-        What is done to each picture. The last step, normalisation, is left to who computes.
+        The preprocessing. The caller applies the last step, normalisation.
     size
-        Most pictures in a batch that can be decoded.
+        The maximum number of decoded pictures in a batch.
     workers
-        How many decode, or those that do and are left to the caller.
+        The number of workers, or workers that the caller owns.
     many
-        Whether the files are some of many, however few they are; if not, they are counted.
+        Whether the files are a part of many; otherwise they are counted.
 
     Raises
     ------
     MiniDnnError
-        A process ended by itself.
+        A process ended unexpectedly.
     """
 
     sources: Iterable[Source]
@@ -113,7 +113,7 @@ class Feed:
     waited_s: float = field(default=0.0, init=False)  # of who asked for batches
 
     def __iter__(self) -> Iterator[Batch]:
-        """All batches; to be asked for once."""
+        """All batches. It can be iterated once."""
         batches = self._batches()
         try:
             while True:
@@ -165,7 +165,7 @@ class Feed:
             yield Batch(names, errors, pixels[:full])
 
     def _in_order(self, files: Iterator[File], decoders: Decoders) -> Iterator[tuple[str, np.ndarray | str]]:
-        """The name of each file with its pixels, or with what is wrong."""
+        """The name of each file with its pixels, or with its error."""
         head = list(islice(files, SAMPLE if self.many else MANY))
         pool, step = decoders.of(head, self.many or len(head) == MANY)
         files = chain(head, files)
@@ -195,7 +195,7 @@ class Feed:
 
 
 def _bytes_of(file: File) -> int:
-    """As far as that is known without reading it."""
+    """The bytes of the pictures, as far as known without reading them."""
     match file.source:
         case Member():
             return file.source.size
@@ -211,7 +211,7 @@ def _processes(count: int) -> Executor:
 
 
 def _begin(large: Any) -> None:
-    """What a process does before it decodes: large pictures are one process's at a time."""
+    """Called first in a process: only one process decodes a large picture at a time."""
     end_with_parent()  # Ctrl-C is for who asked for batches, who then ends this
     warnings.filterwarnings("ignore", module=r"PIL\.")
     decoding.one_large = large
@@ -222,7 +222,7 @@ def _decode(files: Sequence[File], recipe: Recipe) -> list[Decoded]:
 
 
 def _decode_one(file: File, recipe: Recipe) -> Decoded:
-    """Pixels of a file, or what is wrong with it; and the seconds that this took."""
+    """Pixels of a file, or the error, and the seconds that this took."""
     start = time.perf_counter()
     found: np.ndarray | str
     try:

@@ -1,4 +1,4 @@
-"""The right classes of pictures: an array in a file, or a text file with a line for each picture."""
+"""The correct classes of pictures: an array in a file, or a text file with a line for each picture."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ MOST_LINE = 1000  # bytes
 
 @dataclass(frozen=True)
 class Labels:
-    """Labels in the order of the pictures, read as often as they are asked for: nothing of them is kept.
+    """Labels in the order of the pictures. They are read again in each iteration, and not kept in memory.
 
     Parameters
     ----------
     name
-        ``FILE.npy``, ``FILE.h5:ARRAY``, or a text file with a class a line: its number or its name.
+        ``FILE.npy``, ``FILE.h5:ARRAY``, or a text file with a class on each line: its number or its name.
     classes
         Names, in the order of their numbers.
     """
@@ -32,12 +32,12 @@ class Labels:
     classes: Sequence[str]
 
     def check(self, count: int) -> None:
-        """Refuse labels that are not those of so many pictures, before the work.
+        """Check the labels for so many pictures, before the work.
 
         Raises
         ------
         UsageError
-            They cannot be read, one is no class, or there are more or fewer.
+            They cannot be read, one is not a class, or their number is wrong.
         """
         found = sum(1 for _ in self)
         if found != count:

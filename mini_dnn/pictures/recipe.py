@@ -1,4 +1,4 @@
-"""What is done to a picture before a network sees it, as data."""
+"""The preprocessing of pictures, as data."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ def _is_whole(value: object, least: int, most: int) -> bool:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What is done to a picture before a network sees it, in this order.
+    """The preprocessing of a picture, in this order.
 
-    1. It is turned as its EXIF data say.
-    2. Transparent parts get the tone ``background``, and all of it is made grey or RGB.
+    1. It is rotated according to its EXIF data.
+    2. Transparent parts get the tone ``background``, and the picture is converted to grey or RGB.
     3. It is resized (bilinear, antialiased) so that its shorter side has ``resize`` pixels.
-    4. A square of ``crop`` pixels is cut from its middle.
-    5. Where ``invert`` says so, light and dark change places.
-    6. Bytes are divided by 255; ``mean`` is subtracted, and the rest divided by ``deviation``.
+    4. A square of ``crop`` pixels is cut from its centre.
+    5. With ``invert``, light and dark are exchanged.
+    6. Bytes are divided by 255, ``mean`` is subtracted, and the result is divided by ``deviation``.
 
-    Steps 3, 4 and 6 are torchvision's of its ImageNet networks, pixel by pixel.
+    Steps 3, 4 and 6 are those of torchvision's ImageNet networks, pixel by pixel.
 
     Parameters
     ----------
     resize, crop
         In pixels; ``resize`` is at least ``crop``.
     mean, deviation
-        A number each for grey, three for RGB.
+        One number each for grey, three for RGB.
     invert
-        Whether pictures are dark on light, and what the network was trained on is light on dark.
+        Whether pictures are dark on light, while the network was trained with light on dark.
     background
         0 is black, 255 is white.
 
@@ -88,11 +88,11 @@ class Recipe:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Of a picture after step 5: rows, columns, channels."""
+        """The shape of a picture after step 5: rows, columns, channels."""
         return self.crop, self.crop, self.channels
 
     def __str__(self) -> str:
-        """The recipe, for people."""
+        """A description of the recipe."""
         kind = "RGB" if self.channels == 3 else "grey"
         tones = "inverted" if self.invert else "not inverted"
         return f"{kind}, shorter side {self.resize}, the middle {self.crop}×{self.crop}, {tones}"
@@ -124,12 +124,12 @@ class Recipe:
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> Recipe:
-        """The recipe that `to_dict` gave; fields that are left out are ImageNet's.
+        """The recipe from the fields of `to_dict`. Omitted fields have their values for ImageNet.
 
         Raises
         ------
         ShapeError
-            There are other fields, or they do not fit together.
+            There are unknown fields, or they do not fit together.
         """
         fields = [field.name for field in dataclasses.fields(cls)]
         if surplus := sorted(set(found) - set(fields)):

@@ -1,4 +1,4 @@
-"""Where pictures come from: files, folders, archives, lists of files, standard input, arrays of pixels."""
+"""Sources of pictures: files, folders, archives, lists of files, standard input, arrays of pixels."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ DECODED_SHARD = 16_000  # pictures, which take no longer
 
 @dataclass(frozen=True)
 class File:
-    """A picture that is still to be decoded: a file, a part of an archive, bytes, or why there is none."""
+    """A picture to be decoded: a file, a part of an archive, bytes, or the reason why there is none."""
 
     name: str
     source: Path | Member | bytes | PictureError
 
     def stamp(self) -> list[object]:
-        """What changes when the picture does."""
+        """A text that changes if the picture changes."""
         match self.source:
             case Path():
                 return [self.name, *_stamp(self.source)]
@@ -48,18 +48,18 @@ Source = File | Stack
 
 @dataclass(frozen=True)
 class Shard:
-    """Pictures that follow each other, and are worked on, kept and given to another GPU as one."""
+    """Consecutive pictures, which are processed, stored and moved to another GPU together."""
 
     number: int
     sources: Sequence[Source]
     count: int
 
     def __str__(self) -> str:
-        """The shard, for people."""
+        """A description of the shard."""
         return f"shard {self.number} of {self.count:,} pictures"
 
     def key(self, more: object) -> str:
-        """A hash of what it holds, by names, sizes and times of files, and of ``more``, which JSON takes."""
+        """A hash of the names, sizes and times of its files, and of ``more``, which JSON can represent."""
         stamps = [
             source.stamp() if isinstance(source, File) else [*source.stamp(), *_stamp(source.path)]
             for source in self.sources
@@ -69,10 +69,10 @@ class Shard:
 
 @dataclass(frozen=True)
 class Sources:
-    """What a command line names, one after the other as often as it is asked for: nothing of it is kept.
+    """The pictures that a command line names. They are listed in each iteration, and not kept in memory.
 
-    A name that leads nowhere is among the pictures, and so is a folder without pictures: they fail when they
-    are decoded, and the others do not.
+    A name that does not exist counts as a picture, and so does a folder without pictures. They fail when they
+    are decoded, without affecting the others.
 
     Parameters
     ----------
@@ -89,13 +89,13 @@ class Sources:
     stdin: File | None = None
 
     def __iter__(self) -> Iterator[Source]:
-        """Folders with all that is in them, in the order of names."""
+        """All sources in order, with the content of folders sorted by name."""
         for name in self.names:
             yield from self._expanded(name)
 
     @cached_property
     def count(self) -> int:
-        """How many pictures these are. They are counted once, for which folders and archives are read."""
+        """The number of pictures. They are counted once, for which folders and archives are read."""
         return sum(source.count if isinstance(source, Stack) else 1 for source in self)
 
     @property
@@ -104,7 +104,7 @@ class Sources:
         return all(is_stack(name) and not Path(name).is_dir() for name in self.names)
 
     def shards(self, size: int = SHARD) -> Iterator[Shard]:
-        """All pictures, so many at a time."""
+        """All pictures, in shards of so many."""
         some: list[Source] = []
         room, number = size, 0
         for source in self._cut(size):
@@ -117,7 +117,7 @@ class Sources:
             yield Shard(number, tuple(some), size - room)
 
     def _cut(self, size: int) -> Iterator[Source]:
-        """The sources, with stacks cut where a shard ends."""
+        """The sources, with stacks divided at the ends of shards."""
         before = 0
         for source in self:
             if isinstance(source, File):
@@ -146,7 +146,7 @@ class Sources:
 
 
 def sources(given: Sequence[str], listed: str | None, recipe: Recipe) -> Sources:
-    """What a command line names, in its order.
+    """The sources that a command line names, in order.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ def _from_stdin() -> bytes | PictureError:
 
 
 def _folder(name: str) -> Iterator[File]:
-    """Files whose names end as pictures' do, those of a folder before those of the folders in it."""
+    """Files with the extension of a picture: those of a folder, then those of its subfolders."""
     failed: list[OSError] = []
     found = False
     for folder, folders, files in os.walk(name, onerror=failed.append):
@@ -230,12 +230,12 @@ def _folder(name: str) -> Iterator[File]:
 
 
 def _is_picture(name: str) -> bool:
-    """Whether the name of a file ends as a picture's does."""
+    """Whether a file name has the extension of a picture."""
     return not name.startswith(".") and os.path.splitext(name)[1].lower() in suffixes()  # noqa: PTH122
 
 
 def _archive(name: str) -> Iterator[File]:
-    """Pictures of an archive in its order; what is wrong with it comes last."""
+    """The pictures of an archive in order, and then its error, if any."""
     found = False
     try:
         for inner, member in members(Path(name)):

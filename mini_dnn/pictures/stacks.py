@@ -1,4 +1,4 @@
-"""Pictures that are decoded already: arrays of bytes in ``.npy`` and HDF5 files, read as they are needed."""
+"""Pictures that are already decoded: arrays of bytes in ``.npy`` and HDF5 files, read on demand."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Stack:
     Parameters
     ----------
     name
-        What people call it.
+        Its name in messages.
     path, array
         The file, and the name of the array in it; empty in a ``.npy`` file.
     shape
@@ -37,7 +37,7 @@ class Stack:
         Whether the array is ``(N, channels, rows, columns) uint8``, as networks on a device read it, and not
         ``(N, rows, columns, channels) uint8``.
     first, last
-        Which pictures.
+        The range of pictures.
     """
 
     name: str
@@ -79,7 +79,7 @@ class Stack:
 
 
 def is_stack(name: str) -> bool:
-    """Whether a name is of a file of pixels."""
+    """Whether a name is that of a file of pixels."""
     return _split(name) is not None
 
 
@@ -89,7 +89,7 @@ def stack(name: str, recipe: Recipe) -> Stack:
     Raises
     ------
     UsageError
-        It cannot be used, or its pixels are not those of the recipe.
+        It cannot be used, or its pixels do not fit the recipe.
     """
     R, S, C = recipe.shape
     shapes = [(R, S, C), (R, S) if C == 1 else (C, R, S)]
@@ -109,7 +109,7 @@ def stack(name: str, recipe: Recipe) -> Stack:
 
 
 def named_array(name: str) -> tuple[Path, str]:
-    """The file that a name is of, and the name of an array in it; empty where none is named."""
+    """The file of a name, and the name of an array in it, which is empty if none is named."""
     found = _split(name)
     assert found is not None, "the caller looks: see `is_stack`"
     return found

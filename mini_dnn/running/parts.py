@@ -73,14 +73,14 @@ def entries(problem: Any, arrays: Arrays, first: int, last: int) -> dict[str, np
     Raises
     ------
     ShapeError
-        The operation says of an array that it is divided along the batch, and it has another length.
+        An array is to be divided along the batch, but has another length.
     """
     known = problem.arrays
     for name, value in arrays.items():
         if known[name].split and len(value) != problem.batch:
             raise ShapeError(
-                f"{name} {value.shape} is to be cut along its first axis, where the batch of {problem} has "
-                f"{problem.batch} entries; if all of them need the whole array, its operation has to say so: "
+                f"{name} {value.shape} is to be divided along its first axis, but the batch of {problem} has "
+                f"{problem.batch} entries; if each entry needs the whole array, declare it as "
                 "Array(..., split=False)"
             )
     return {name: value[first:last] if known[name].split else value for name, value in arrays.items()}

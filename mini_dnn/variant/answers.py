@@ -47,7 +47,7 @@ class Exercise:
 
 
 def uniform(sequence: int, index: np.ndarray) -> np.ndarray:
-    """Elements of a sequence of random numbers in [0, 1), float64: 24 bits of a hash of sequence and index."""
+    """Elements of a sequence of random numbers in [0, 1), float64: 24 bits of a hash of both numbers."""
     hashed = index.astype(np.uint64)
     hashed += np.uint64(sequence << SEQUENCE_BITS)
     for factor in FACTORS:

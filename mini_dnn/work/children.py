@@ -1,4 +1,4 @@
-"""What a process of several does that serve one."""
+"""Set-up of a process that serves another one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import threading
 
 
 def end_with_parent() -> None:
-    """What a process does first: it leaves Ctrl-C to its parent, and ends when the parent has ended."""
+    """Called first in a process: it leaves Ctrl-C to its parent, and ends when the parent has ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = mp.parent_process()
 

@@ -1,4 +1,4 @@
-"""What a worker runs: a chunk of items, one after the other, from files that describe it.
+"""The program of a worker: it computes a chunk of items, one after the other, from files that describe it.
 
 A folder of work has ``work-HASH.json`` (what is computed) and ``chunks/NAME.json`` (which items). A worker
 adds ``chunks/NAME.began``, one file for each result, and ``chunks/NAME.ended``. All of them are text, and
@@ -39,9 +39,9 @@ class Ended:
     setup_s
         Seconds before the first item.
     errors
-        What was raised for an item, by its name.
+        The error of each failed item, by its name.
     fault
-        Class and words of what was raised before the first item; empty if nothing was.
+        The class and message of an error before the first item; empty if there was none.
     """
 
     setup_s: float
@@ -50,7 +50,7 @@ class Ended:
 
 
 def describe(folder: Path, work: Work) -> str:
-    """Write what all chunks share; the name of the file, another one for other work."""
+    """Write the description that all chunks share, and return its file's name, which depends on the work."""
     shared = {"function": work.function, "common": dict(work.common), "results": str(work.results.resolve())}
     content = (json.dumps(shared, indent=1) + "\n").encode()
     name = f"work-{hashlib.sha256(content).hexdigest()[:12]}.json"
@@ -61,7 +61,7 @@ def describe(folder: Path, work: Work) -> str:
 def write_chunk(
     folder: Path, name: str, work: Work, shared: str, items: Sequence[Item], most_s: float
 ) -> None:
-    """Write which items a chunk has, and the seconds after which it begins no other one."""
+    """Write the items of a chunk, and the seconds after which it starts no further item."""
     listed = [[item.name, work.keys[item.name], item.value] for item in items]
     content = json.dumps({"work": shared, "most_s": most_s, "items": listed})
     write_atomically(folder / "chunks" / f"{name}.json", content.encode())
@@ -73,7 +73,7 @@ def has_begun(folder: Path, name: str) -> bool:
 
 
 def ended(folder: Path, name: str) -> Ended | None:
-    """How a chunk ended; None if it did not, or not by itself."""
+    """How a chunk ended; None if it is still running or was killed."""
     try:
         content = json.loads((folder / "chunks" / f"{name}.ended").read_bytes())
         return Ended(float(content["setup_s"]), dict(content["errors"]), tuple(content["fault"]))
@@ -104,8 +104,8 @@ def run_chunk(folder: str, name: str, each: Callable[[], None] = lambda: None, k
     each
         Called after every item.
     keeps
-        Whether what the items share stays set up for this process's next chunk of the same work. The process
-        ends with the run.
+        Whether the set-up is kept for this process's next chunk of the same work. The process ends with the
+        run.
     """
     since, place = time.monotonic(), Path(folder)
     chunk = json.loads((place / "chunks" / f"{name}.json").read_bytes())
@@ -129,7 +129,7 @@ def _opened(shared: dict[str, Any]) -> AbstractContextManager[Compute]:
 
 
 def _kept(file: Path, shared: dict[str, Any]) -> AbstractContextManager[Compute]:
-    """What computes items of the work in this file: set up by the first chunk of it in this process."""
+    """The function that computes items of the work in this file, set up by the process's first chunk."""
     if file not in _set_up:
         for other in list(_set_up):
             _set_up.pop(other)[1]()

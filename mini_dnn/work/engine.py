@@ -1,4 +1,4 @@
-"""What the loop in `run.py` asks of an engine."""
+"""The interface of engines for the loop in `run.py`."""
 
 from __future__ import annotations
 
@@ -66,5 +66,5 @@ class Engine:
         pool.shutdown()
 
     def abandon(self, pool: Executor) -> None:
-        """End at once."""
+        """End immediately."""
         pool.shutdown(wait=False, cancel_futures=True)

@@ -1,6 +1,6 @@
-"""Engines by name: where an executor comes from, and what it is good at.
+"""Engines by name: how an executor is created, and its properties.
 
-Each is an executor of its makers: `concurrent.futures`, `distributed`, `mpi4py`, or Slurm through `submitit`.
+The executors are those of `concurrent.futures`, `distributed`, `mpi4py`, or Slurm through `submitit`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Dask(Engine):
     profile: Profile
 
     def open(self, folder: Path) -> Executor:
-        """The cluster's executor; a worker that dies is started again by its nanny, and others go on."""
+        """The cluster's executor. If a worker dies, its nanny starts it again, and the others continue."""
         distributed = _imported("distributed", "dask")
         address = {"address": self.profile.scheduler} if self.profile.scheduler else {}
         file = {"scheduler_file": self.profile.scheduler_file} if self.profile.scheduler_file else {}
@@ -65,13 +65,13 @@ class Dask(Engine):
         self._client.close()
 
     def abandon(self, pool: Executor) -> None:
-        """Cancel what waits, and disconnect."""
+        """Cancel waiting calls, and disconnect."""
         pool.shutdown(wait=False)
         self._client.close()
 
 
 class Mpi(Engine):
-    """The ranks of this MPI program; rank 0 gives out the chunks. If a rank dies, MPI ends all of them."""
+    """The ranks of this MPI program; rank 0 distributes the chunks. If a rank dies, MPI ends all of them."""
 
     shares_fate = keeps = True
 
@@ -96,7 +96,7 @@ def find_engine(name: str, profile: Profile, workers: int = 1) -> Engine:
     Raises
     ------
     UsageError
-        There is none.
+        There is no such engine.
     """
     made: Engine
     if name == "local":

@@ -41,7 +41,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Work:
-    """A list of items, and what is computed for each.
+    """A list of items, and the function that is computed for each.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class Record:
 
 
 def read_record(results: Path, name: str, key: str) -> Record | None:
-    """The result in a file; None if there is none, if it is damaged, or if its key is another one."""
+    """The result in a file; None if there is none, if it is damaged, or if its key differs."""
     try:
         content = json.loads((results / f"{name}.json").read_bytes())
         return Record(content["value"], float(content["seconds"])) if content["key"] == key else None
@@ -109,13 +109,13 @@ def read_record(results: Path, name: str, key: str) -> Record | None:
 
 
 def write_record(results: Path, name: str, key: str, record: Record) -> None:
-    """Keep a result: all of it or nothing, whenever the process ends."""
+    """Write a result, as a whole or not at all, whenever the process ends."""
     content = {"key": key, "seconds": record.seconds, "value": record.value}
     write_atomically(results / f"{name}.json", (json.dumps(content, indent=1) + "\n").encode())
 
 
 def seed_of(key: str) -> int:
-    """The seed of the item with that key."""
+    """The seed of the item with this key."""
     return int(key[:16], 16)
 
 

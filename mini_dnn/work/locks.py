@@ -1,4 +1,4 @@
-"""Locked files: how a run knows that no other one, on this machine, uses a folder."""
+"""Locked files, which show that no other run on this machine uses a folder."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from mini_dnn.errors import UsageError
 
 @contextmanager
 def locked(path: Path, refusal: str, remove: bool = False) -> Iterator[None]:
-    """A file that this process alone has locked; the system unlocks it, however the process ends.
+    """A file that only this process has locked. The system unlocks it, however the process ends.
 
     Parameters
     ----------
     path, refusal
-        The file, and what is said if another process has locked it.
+        The file, and the message if another process has locked it.
     remove
-        Whether the file is removed at the end, if the process gets there.
+        Whether the file is removed at a normal end.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def _is_at(file: TextIO, path: Path) -> bool:
 
 
 def is_free(path: Path) -> bool:
-    """Whether nobody has locked the file, or it is gone."""
+    """Whether no process has locked the file, or it does not exist."""
     try:
         with path.open() as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

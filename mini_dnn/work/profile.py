@@ -1,6 +1,6 @@
-"""Profiles: where the work goes, and what it asks for, as a TOML file.
+"""Profiles: where work runs, and the resources that it requests, as a TOML file.
 
-Each executor reads its own keys, and refuses those of others. Each line may be left out::
+Each executor reads its own keys, and refuses those of others. Each line may be omitted::
 
     item_seconds = 90               # what an item takes; otherwise the first ones are measured
 
@@ -77,7 +77,7 @@ def read_profile(file: Path | None, executor: str) -> Profile:
     Raises
     ------
     UsageError
-        There is none, or it is no profile: the message names the key, and what is expected.
+        The file does not exist, or is not a profile: the message names the key, and what is expected.
     """
     if file is None:
         return Profile()

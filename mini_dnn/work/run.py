@@ -1,7 +1,7 @@
-"""The loop that gives chunks of items to an executor until every item has a result.
+"""The loop that submits chunks of items to an executor until every item has a result.
 
-The executor schedules; this loop cuts chunks, reads results, and gives what a dead worker had left to
-another one.
+The executor schedules the chunks. This loop divides the list into chunks, reads results, and gives the
+unfinished items of a dead worker to another one.
 """
 
 from __future__ import annotations
@@ -92,13 +92,13 @@ class _Run:
         self._spent_s = self._spent_on = 0.0
 
     def look(self) -> None:
-        """Take the results that are there."""
+        """Collect the existing results."""
         for item in self._work.items:
             if not self._take(item, known=True):
                 self.left.append(item)
 
     def finish(self, shared: str) -> None:
-        """Compute all that is left; ``shared`` is the file of what chunks share."""
+        """Compute all remaining items; ``shared`` is the file with the description that chunks share."""
         self._shared = shared
         if self._engine.by_hand:
             self._write()
@@ -117,7 +117,7 @@ class _Run:
         self._engine.close(pool)
 
     def _write(self) -> None:
-        """Chunks and a script for all that is left, which somebody submits."""
+        """Write chunks and a script for all remaining items, to be submitted by hand."""
         names: list[str] = []
         items = list(self.left)
         while self.left:
@@ -130,7 +130,7 @@ class _Run:
         self.found.failures |= {item.name: words for item in items}
 
     def _adopt(self) -> None:
-        """Wait for chunks that an earlier run has submitted, and not submit their items again."""
+        """Wait for chunks of an earlier run, whose items are not submitted again."""
         waiting = {item.name: item for item in self.left}
         for name, future in self._engine.adopted().items():
             mine = {item: waiting.pop(item) for item in chunk.names_in(self._folder, name) if item in waiting}
@@ -144,7 +144,7 @@ class _Run:
             self._give(pool, [self._apart.popleft()], apart=True)
 
     def _window(self) -> int:
-        """Chunks that may be under way: only one a worker until the first items have been measured."""
+        """The number of chunks in flight: one per worker until the first items have been measured."""
         return self._engine.window if self._item_s() is not None else self._engine.workers
 
     def _item_s(self) -> float | None:
@@ -177,7 +177,7 @@ class _Run:
             given.future.set_exception(error)
 
     def _await(self) -> bool:
-        """Wait until something may have changed, and look at it; whether the executor is broken."""
+        """Wait for a change, handle it, and return whether the executor is broken."""
         running = [one.future for one in self._flight if one.gone is None]
         if running:
             wait(running, self._engine.poll_s, FIRST_COMPLETED)
@@ -199,7 +199,7 @@ class _Run:
             self._collect(one)
 
     def _collect(self, one: _Chunk) -> None:
-        """Take what a chunk has computed so far: its items are in order, so behind a gap there is nothing."""
+        """Collect the results of a chunk. Its items are in order, so there are none after the first gap."""
         for name, item in list(one.items.items()):
             if not self._take(item, known=False):
                 break
@@ -216,7 +216,7 @@ class _Run:
         return True
 
     def _end(self, one: _Chunk) -> None:
-        """A chunk is over: its results, its errors, and what it has left."""
+        """Handle the end of a chunk: its results, its errors, and its remaining items."""
         how = chunk.ended(self._folder, one.name)
         if how is None and one.gone is None:
             one.gone = time.monotonic()
@@ -240,7 +240,7 @@ class _Run:
         chunk.forget(self._folder, one.name)
 
     def _fault(self, how: chunk.Ended) -> None:
-        """What forbids to compute anything: at once on one machine, and on the third node of several."""
+        """An error of the set-up: it ends the run at once on one machine, otherwise after the third node."""
         if how.fault:
             self._faults += 1
             if self._faults >= (1 if self._engine.shares_fate else MOST_DEATHS):
@@ -248,7 +248,7 @@ class _Run:
                 raise getattr(errors, kind, errors.MiniDnnError)(words)
 
     def _bury(self, one: _Chunk) -> None:
-        """A worker died: the item that it was at may be the cause; those behind it are not."""
+        """Handle the death of a worker: its current item may be the cause, but not later ones."""
         words = str(one.future.exception() or "its worker ended without a word")
         items = list(one.items.values())
         if self._engine.is_final(words):

@@ -1,7 +1,7 @@
-"""Slurm as an executor: submitit submits arrays of jobs, and `squeue` says which of them are still there.
+"""Slurm as an executor: submitit submits arrays of jobs, and `squeue` says which of them still exist.
 
-What submitit pickles after a job is never read, as a submission may have written it. `squeue` needs no
-accounting, and while the controller restarts, nothing is concluded from its silence.
+The files that submitit pickles after a job are never read, as a submission may have written them. `squeue`
+needs no accounting. While the controller restarts, nothing is concluded from its silence.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class JobError(Exception):
 
 @dataclass
 class Slurm(Engine):
-    """A Slurm cluster: one job of an array a chunk. Jobs outlive this process, and the next one adopts them.
+    """A Slurm cluster: each chunk is a job of an array. Jobs outlive this process; the next one adopts them.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class Slurm(Engine):
 
     @property
     def window(self) -> int:
-        """As many as an array may have."""
+        """The largest number of jobs in an array."""
         return ARRAY
 
     def open(self, folder: Path) -> Executor:
@@ -87,7 +87,7 @@ class Slurm(Engine):
         return "CANCELLED" in words
 
     def abandon(self, pool: Executor) -> None:
-        """Leave the jobs alone: they go on, and their results are taken by the next run."""
+        """Do nothing: the jobs continue, and the next run collects their results."""
         pool.shutdown(wait=False)
 
 
@@ -121,7 +121,7 @@ class SlurmExecutor(Executor):
         return future
 
     def adopt(self) -> list[tuple[list[Any], Future[None]]]:
-        """Arguments of the calls that an earlier executor submitted and Slurm still has."""
+        """The arguments of calls that an earlier executor submitted, and that Slurm still has."""
         if not self._args:
             return []
         states = _states()
@@ -137,7 +137,7 @@ class SlurmExecutor(Executor):
         return [(self._args[job], future) for job, future in self._jobs.items()]
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Stop watching; jobs go on."""
+        """Stop monitoring; jobs continue."""
         with self._wake:
             self._closed = True
             self._wake.notify()
@@ -244,13 +244,13 @@ def _flag(key: str, value: object) -> str:
 
 
 def _in_job(function: Callable[..., None], *args: Any) -> None:
-    """In a job: Slurm ends it at its limit, and submitit need not interrupt an item before that."""
+    """Called in a job: Slurm ends it at its limit, so submitit need not interrupt an item before."""
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     function(*args)
 
 
 def _states() -> Mapping[str, str] | None:
-    """State of each of this user's jobs, by id; None if the controller does not answer."""
+    """The state of each of this user's jobs, by id; None if the controller does not answer."""
     words = ["squeue", "--noheader", "--array", "--states=all", f"--user={os.getuid()}", f"--name={NAME}"]
     done = subprocess.run([*words, "--format=%i|%T"], capture_output=True, text=True, check=False)
     if done.returncode:

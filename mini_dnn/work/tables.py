@@ -14,14 +14,14 @@ MOST_BYTES = 1 << 20  # of a file of TOML
 
 
 class TomlTable:
-    """One table; `finish` refuses the keys that nobody asked for, so that none is misspelt unseen.
+    """One table. `finish` refuses keys that were not read, so that misspelt keys are noticed.
 
     Parameters
     ----------
     values
-        As ``tomllib`` gives them.
+        The values from ``tomllib``.
     name
-        How messages call it; empty at the top.
+        Its name in messages; empty for the top level.
     """
 
     def __init__(self, values: Any, name: str = "") -> None:
