@@ -23,3 +23,9 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     function = globals()[name] = Function(find(name))  # the next one finds it at once
     return function
+
+
+def __dir__() -> list[str]:
+    from mini_dnn.ops import names
+
+    return sorted([*__all__, *names()])

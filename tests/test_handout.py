@@ -20,7 +20,7 @@ from mini_dnn.handout.parts import Parts, divide, leaks
 from mini_dnn.handout.sheet import sheet
 from mini_dnn.paths import ROOT
 from mini_dnn.variant import find, names
-from mini_dnn.variant.given import sources
+from mini_dnn.variant.given import given, sources
 
 pytestmark = pytest.mark.whole
 Output = pytest.CaptureFixture[str]
@@ -242,6 +242,11 @@ def test_what_is_kept_comes_with_its_ancestors(monkeypatch: pytest.MonkeyPatch) 
     assert "milestones/m3/README.md" in parts.files
     assert "milestones/m3/fp16/kernel.cu" in parts.absent
     assert parts.impl == "m2"
+
+
+def test_a_version_is_a_name() -> None:
+    """As it is for ``--impl``; ``gemm/v10_small`` begins otherwise."""
+    assert given(["gemm/v1"], "--keep") == ("gemm/v0_naive", "gemm/v1_coalesced")
 
 
 def test_a_page_is_pruned() -> None:

@@ -264,6 +264,7 @@ def test_what_is_no_array_meets_the_operation() -> None:
 def test_a_function_says_what_it_is() -> None:
     assert isinstance(gemm, Function)
     assert mini_dnn.gemm is gemm
+    assert {"gemm", "conv2d", "open_device"} <= set(dir(mini_dnn))
     assert "matrix product" in repr(gemm)
     assert gemm.__name__ == "gemm"
     assert gemm.__doc__.startswith("Matrix product of fp16")

@@ -9,7 +9,7 @@ from lent_arrays import libraries as libraries
 
 from mini_dnn import attention, conv2d, conv2d_relu_pool, gemm, softmax
 from mini_dnn.device import Device
-from mini_dnn.errors import DeviceError, ShapeError, UsageError, VariantError
+from mini_dnn.errors import DeviceError, MiniDnnError, ShapeError, UsageError, VariantError
 
 KINDS = [CupyArray, Tensor, Interfaced, Packed]
 WRITABLE = [CupyArray, Tensor, Interfaced]
@@ -258,3 +258,18 @@ def test_a_call_that_is_captured_has_to_be_ready(
 def test_results_that_a_library_cannot_hold_are_refused() -> None:
     with pytest.raises(ShapeError, match="CuPy has no arrays of bfloat16 for the result"):
         gemm(CupyArray(A), CupyArray(B), out="bf16")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"x": np.ma.masked_array(np.ones((2, 3), np.float32), True)}, "x is a masked array.*x.filled"),
+        ({"device": 3}, "device is int.*open_device"),
+        ({"x": np.broadcast_to(np.float32(1), (1 << 20, 1 << 30))}, "softmax needs more memory than is free"),
+    ],
+    ids=["mask", "device", "memory"],
+)
+def test_what_would_be_lost_or_fail_later(change: dict[str, Any], message: str) -> None:
+    given = {"x": np.ones((2, 3), np.float32), "device": "emulator", **change}
+    with pytest.raises(MiniDnnError, match=message):
+        softmax(**given)

@@ -1,5 +1,6 @@
 """Style and types. One worker checks the types, which takes the longest, while the others run tests."""
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from mini_dnn.paths import ROOT
 
 BIN = Path(sys.executable).parent
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 CPP = ("*.cu", "*.cuh", "*.h", "*.hpp", "*.cpp")
 
 
@@ -24,6 +26,23 @@ def test_types() -> None:
 def test_python() -> None:
     assert_passes(BIN / "ruff", "check", "--quiet", ".")
     assert_passes(BIN / "ruff", "format", "--check", "--quiet", ".")
+
+
+def is_text(value: ast.expr) -> bool:
+    return isinstance(value, ast.JoinedStr) or (
+        isinstance(value, ast.Constant) and isinstance(value.value, str)
+    )
+
+
+def test_no_text_is_cut_off() -> None:
+    """A string on a line of its own is the rest of a sentence that lacks its parentheses."""
+    alone = []
+    for path in sorted((ROOT / "mini_dnn").rglob("*.py")):
+        nodes = list(ast.walk(ast.parse(path.read_bytes())))
+        docstrings = {id(node.body[0]) for node in nodes if isinstance(node, DOCUMENTED) and node.body}
+        statements = (node for node in nodes if isinstance(node, ast.Expr) and id(node) not in docstrings)
+        alone += [f"{path}:{one.lineno}" for one in statements if is_text(one.value)]
+    assert not alone
 
 
 def test_cpp() -> None:

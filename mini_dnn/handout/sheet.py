@@ -13,6 +13,7 @@ from mini_dnn.grading.asked import Rubric, VariantRubric
 from mini_dnn.handout.pages import LINK
 from mini_dnn.ops import Operation
 from mini_dnn.paths import ROOT
+from mini_dnn.report.tables import number
 from mini_dnn.variant import Variant, climbed, find, names
 from mini_dnn.variant.folders import HOMES
 
@@ -98,7 +99,7 @@ def _what(operation: Operation) -> Iterator[str]:
     yield from ("| problem | sizes | GFLOP | minimum MB |", "| --- | --- | ---: | ---: |")
     for name, problem in operation.course.items():
         moved = sum(array.nbytes for array in problem.arrays.values())
-        yield f"| `{name}` | {problem} | {problem.flops / 1e9:,.3g} | {moved / 1e6:,.0f} |"
+        yield f"| `{name}` | {problem} | {number(problem.flops / 1e9)} | {moved / 1e6:,.0f} |"
     yield from (
         "",
         "*Minimum MB* counts each array once. Which of the two takes longer on your GPU, the arithmetic or "
@@ -109,8 +110,9 @@ def _what(operation: Operation) -> Iterator[str]:
 
 def _variants(variants: Sequence[tuple[Variant, VariantRubric]]) -> Iterator[str]:
     yield from ("## What to write", "")
-    yield "A variant is a folder with `kernel.cu`, its kernels, and `variant.py`, which describes the "
-    "launches."
+    yield (
+        "A variant is a folder with `kernel.cu`, its kernels, and `variant.py`, which describes the launches."
+    )
     yield from ("", "| folder | idea | parent | precision | |", "| --- | --- | --- | --- | --- |")
     for variant, one in variants:
         need = "required" if one.required else "optional"

@@ -7,14 +7,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mini_dnn.errors import ShapeError, UsageError
+from mini_dnn.errors import DeviceError, ShapeError, UsageError
 from mini_dnn.interop.arrays import kind_of
 from mini_dnn.interop.calls import CALLS
 from mini_dnn.interop.document import document
 from mini_dnn.interop.kinds import Gathered, Kind, More, Site, describe, refuse_mixed
 from mini_dnn.interop.problem import check_results, problem_of, word_of
 from mini_dnn.interop.protocols import handed_over
-from mini_dnn.interop.refusals import check_apart, check_device, check_impl, check_writable, refuse_place
+from mini_dnn.interop.refusals import (
+    check_apart,
+    check_device,
+    check_host,
+    check_impl,
+    check_writable,
+    refuse_place,
+)
 from mini_dnn.interop.signature import signature_of
 from mini_dnn.ops import Operation
 from mini_dnn.running.compute import best, compute
@@ -219,6 +226,7 @@ class Function:
         if any(kind_of(value) is not None for value in held.values()):
             held = {name: value for name, value in held.items() if hasattr(value, "shape")}
             refuse_mixed(list(held), list(held.values()))
+        check_host(held, options.get("device", "auto"))
         out = options.pop("out", None)
         results = () if out is None or isinstance(out, str) else out if isinstance(out, tuple) else (out,)
         if isinstance(out, str):
@@ -232,7 +240,13 @@ class Function:
         self._signature.check(self.__name__, fields)
         if options.get("impl") is not None:
             check_impl(options["impl"])
-        found = compute(self.operation, *arrays, **options)
+        try:
+            found = compute(self.operation, *arrays, **options)
+        except MemoryError as error:
+            raise DeviceError(
+                f"{self.__name__} needs more memory than is free ({error}); compute a part of the batch at a "
+                "time"
+            ) from error
         if not results:
             return found
         for array, value in zip(results, found if isinstance(found, tuple) else (found,), strict=True):

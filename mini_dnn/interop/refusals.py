@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,6 +21,19 @@ def check_impl(impl: Any) -> None:
         raise UsageError(
             f"impl is {describe(impl)}; expected the name of a variant, or the path of its folder. Optional "
             "arrays are keyword arguments"
+        )
+
+
+def check_host(held: Mapping[str, Any], device: Any) -> None:
+    """Refuse arrays whose masks would be lost, and what is no device."""
+    for name, value in held.items():
+        if isinstance(value, np.ma.MaskedArray):
+            raise ShapeError(
+                f"{name} is a masked array, and kernels know no masks; pass {name}.filled(0) or {name}.data"
+            )
+    if not isinstance(device, str) and not hasattr(device, "arch"):
+        raise UsageError(
+            f"device is {describe(device)}; expected auto, cuda, emulator, or what open_device() returns"
         )
 
 

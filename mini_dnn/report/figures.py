@@ -72,8 +72,10 @@ def figures(board: Board, suffix: str) -> Iterator[Block]:
     sweeps = [s for s in board.sweeps if table_of(s.op, s.problem, s.batch) == board.main] or board.sweeps
     if sweeps:
         yield Heading(2, "Parameter sweep")
-        caption = "Solid frame: the fastest candidate; dotted frame: the candidate that the variant uses "
-        "for all problems."
+        caption = (
+            "Solid frame: the fastest candidate; dotted frame: the candidate that the variant uses for all "
+            "problems."
+        )
         yield Figure(f"sweep{suffix}", picture(partial(plots.sweep, sweeps)), "Sweep", caption)
     if overlapped := [row for row in rows if row.streams and row.streams.spans]:
         yield Heading(2, "Copies and kernels over time")

@@ -186,8 +186,9 @@ def _refused(board: Board, entries: Sequence[Entry]) -> list[Block]:
         for problem in entry.problems
         if problem in entry.refused
     ]
-    about = "There is no sum if a problem is missing; speed-ups are for the problems that both variants "
-    "support."
+    about = (
+        "There is no sum if a problem is missing; speed-ups are for the problems that both variants support."
+    )
     return [Text(about), Items(items)] if items else []
 
 
@@ -207,8 +208,9 @@ def _rates_text(board: Board, rows: Sequence[Row]) -> str:
         "is relative to float64."
     )
     if "copy_gbps" not in board.ceilings:
-        return text + " There is no share of the roofline, because the ceilings of this device were not "
-        "measured."
+        return text + (
+            " There is no share of the roofline, because the ceilings of this device were not measured."
+        )
     roofs = [board.roof(row) for row in rows]
     lacking = sorted({roof.missing for roof in roofs if roof and roof.missing})
     if lacking:

@@ -17,7 +17,7 @@ def given(words: Iterable[str], flag: str) -> tuple[str, ...]:
     Parameters
     ----------
     words
-        Names, or beginnings of names: ``m1``, ``softmax``, ``gemm/v0_naive``.
+        Names, or beginnings of names: ``m1``, ``softmax``, ``gemm/v0``.
     flag
         The name of the flag in messages.
 
@@ -29,7 +29,8 @@ def given(words: Iterable[str], flag: str) -> tuple[str, ...]:
     asked: list[str] = []
     for word in words:
         short = SHORT_NAMES.get(word)
-        found = [name for name in names() if name == short or f"{name}/".startswith(f"{word}/")]
+        begins = (f"{word}/", f"{word}_") if "/" in word else f"{word}/"  # gemm/v1 is gemm/v1_coalesced
+        found = [name for name in names() if name == short or f"{name}/".startswith(begins)]
         if not found:
             groups = sorted({name.partition("/")[0] for name in names()})
             hint = meant(word, [*names(), *groups]) or f"; expected one of {', '.join(groups)}"
