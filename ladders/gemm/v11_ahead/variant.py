@@ -54,9 +54,9 @@ class Tile:
 
 
 TILES = (
-    *(Tile(rows, 64, 1, split=2) for rows in (32, 64, 96, 128)),
-    *(Tile(rows, 64, 2) for rows in (16, 32)),
-    *(Tile(rows, 64, 1) for rows in (64, 128)),
+    *(Tile(rows, 64, 1, split=2) for rows in (32, 64, 96)),
+    *(Tile(16, 64, 2), Tile(32, 64, 2), Tile(64, 64, 1), Tile(128, 64, 1)),
+    Tile(128, 64, 1, split=2),  # where k is too long for the one before
 )
 
 
@@ -114,19 +114,24 @@ def defines(p: GemmShape) -> dict[str, int]:
     }
 
 
+def stored(tile: Tile) -> int:
+    """Rows of c that a copy stores: half of those of a block if they are many."""
+    rows = tile.rows // tile.split
+    return rows // 2 if rows > 64 else rows
+
+
 def plan(p: GemmShape) -> list[Launch | Call]:
     """A block or a cluster for each tile, or a call."""
     tile = choose(p)
     if tile is None:
         return [Call(OTHERS, p, {name: name for name in p.arrays})]
-    boxes = {"a": (1, tile.rows, TILE_K), "b": (1, 64, 64), "c": (1, tile.rows // tile.split, 64)}
+    boxes = {"a": (1, tile.rows, TILE_K), "b": (1, 64, 64), "c": (1, stored(tile), 64)}
     maps = []
     for (name, box), pitch, length in zip(boxes.items(), p.pitches, p.lengths, strict=True):
         lines = p.arrays[name].shape[1]
         maps.append(TensorMap(name, box, (p.batch, lines, length), (lines * pitch, pitch)))
-    stored = tile.rows // tile.split * tile.columns  # elements of c
-    shared = stages(p, tile) * (tile.rows + tile.columns) * TILE_K * 2 + stored * 2
-    shared += (tile.split - 1) * stored * 4  # sums of the other block
+    sums = tile.rows // tile.split * tile.columns  # of a block; it gets others if it shares k
+    shared = stages(p, tile) * (tile.rows + tile.columns) * TILE_K * 2 + sums * 2 + (tile.split - 1) * sums * 4
     grid = (ceil_div(p.m, tile.rows) * tile.split, ceil_div(p.n, tile.columns), p.batch)
     args = (*maps, p.k, float(p.alpha))
     launch = Launch("gemm_ahead", grid, (threads(tile),), args, shared, cluster=tile.split, early=True)
