@@ -61,25 +61,28 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   const int first = all * rank / SPLIT, steps = all * (rank + 1) / SPLIT - first;
   int step = 0;  // of a thread that loads
   Stage stage;
-  // Asks for stages of a, or of b, until `last` steps are on their way.
-  auto load_until = [&](auto which, int last) {
+  // Asks for the next stage of a, or of b.
+  auto load = [&](auto which) {
     constexpr bool is_a = decltype(which)::value;
-    ptx::mbarrier* const full = is_a ? ring.full_a : ring.full_b;
+    ptx::mbarrier* const full = (is_a ? ring.full_a : ring.full_b) + stage.index;
+    char* const to = memory + stage.index * STAGE_BYTES;
+    const int at = (first + step) * TILE_K;
+    if (step >= STAGES) ptx::mbarrier_wait(ring.empty + stage.index, stage.parity ^ 1);
+    ptx::mbarrier_arrive_expect_tx(full, is_a ? A_BYTES : B_BYTES);
+    if (is_a)
+      ptx::tensor_load(to, a, at, row, entry, full);
+    else
+      ptx::tensor_load(to + A_BYTES, b, B_TURNED ? at : column, B_TURNED ? column : at, entry, full);
+    step++, stage.next();
+  };
+  auto load_until = [&](auto which, int last) {
 #pragma unroll 1
-    for (; step < min(last, steps); step++, stage.next()) {
-      char* const to = memory + stage.index * STAGE_BYTES;
-      const int at = (first + step) * TILE_K;
-      if (step >= STAGES) ptx::mbarrier_wait(ring.empty + stage.index, stage.parity ^ 1);
-      ptx::mbarrier_arrive_expect_tx(full + stage.index, is_a ? A_BYTES : B_BYTES);
-      if (is_a)
-        ptx::tensor_load(to, a, at, row, entry, full + stage.index);
-      else
-        ptx::tensor_load(to + A_BYTES, b, B_TURNED ? at : column, B_TURNED ? column : at, entry, full + stage.index);
-    }
+    while (step < min(last, steps)) load(which);
   };
   auto start = [&](auto which) {
     constexpr bool is_a = decltype(which)::value;
     if (is_a || !AHEAD) ptx::grid_wait();
+    load(which);  // whatever k is, and so before k is there
     load_until(which, STAGES);
     if (is_a) ptx::grid_launch_dependents();
   };
