@@ -38,7 +38,6 @@ constexpr int GROUPS = ROWS / 8, PART = GROUPS / SPLIT;   // of 8 rows of c; of 
 constexpr int ROWS_BYTES = 8 * COLUMNS * 2;               // of such a group on its way out
 constexpr int SLOT = 128;                                 // of four sums, from another block: a place for each thread
 constexpr int LOADER_OF_A = 128, LOADER_OF_B = 128 + 32;  // threads
-constexpr int PIECES = PART > 8 ? 2 : 1;                  // of a tile on its way out: staging and copying overlap
 // A thread can start its loads before the mbarriers of the other one are there. But if b is ahead, a chain of products
 // was found to be slower then.
 constexpr bool MEET_FIRST = AHEAD;
@@ -104,15 +103,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   __syncthreads();  // the mbarriers are initialised
   if (SPLIT > 1) ptx::cluster_arrive_relaxed();
 
-  float d[GROUPS][4];  // of the threads that multiply
   if (threadIdx.x < LOADER_OF_A) {
+    float d[GROUPS][4];
     multiply(d, memory, ring, steps);
     if constexpr (SPLIT > 1) {
-      ptx::cluster_wait();  // the other block has started, and its mbarriers are initialised
       float sum[PART][4];
+      ptx::cluster_wait();  // the other block has started, and its mbarriers are initialised
       add_up(d, sum, reinterpret_cast<float4*>(c_rows + PART * ROWS_BYTES), &ring.landed, rank);
-#pragma unroll
-      for (int i = 0; i < PART * 4; i++) d[i / 4][i % 4] = sum[i / 4][i % 4];
+      stage_rows(sum, alpha, c_rows);
+    } else {
+      stage_rows(d, alpha, c_rows);
     }
   } else if (threadIdx.x == LOADER_OF_A) {
     if (MEET_FIRST) start(of_a);
@@ -123,17 +123,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   }
   __syncwarp();
   if (SPLIT > 1 && threadIdx.x >= LOADER_OF_A) ptx::cluster_wait();
-#pragma unroll
-  for (int i = 0; i < PART; i += PART / PIECES) {
-    if (threadIdx.x < LOADER_OF_A) stage_rows<PART / PIECES>(d, i, alpha, c_rows + i * ROWS_BYTES);
-    __syncthreads();  // rows of c are complete
-    if (threadIdx.x == 0) {
-      ptx::tensor_store(c, column, row + (rank * PART + i) * 8, entry, c_rows + i * ROWS_BYTES);
-      ptx::bulk_commit();
-    }
+  __syncthreads();  // rows of c are complete
+  if (threadIdx.x == 0) {
+    ptx::tensor_store(c, column, row + rank * PART * 8, entry, c_rows);
+    ptx::bulk_commit();
+    ptx::bulk_wait_read<0>();  // before the block exits and its memory is reused
   }
-  if (threadIdx.x == 0) ptx::bulk_wait_read<0>();  // before the block exits and its memory is reused
-  if (SPLIT > 1) {                                 // the other block may still write to this one
+  if (SPLIT > 1) {  // the other block may still write to this one
     __syncwarp();
     ptx::cluster_arrive_relaxed();
     ptx::cluster_wait();

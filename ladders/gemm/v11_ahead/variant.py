@@ -114,18 +114,12 @@ def defines(p: GemmShape) -> dict[str, int]:
     }
 
 
-def stored(tile: Tile) -> int:
-    """Rows of c that a copy stores: half of those of a block if they are many."""
-    rows = tile.rows // tile.split
-    return rows // 2 if rows > 64 else rows
-
-
 def plan(p: GemmShape) -> list[Launch | Call]:
     """A block or a cluster for each tile, or a call."""
     tile = choose(p)
     if tile is None:
         return [Call(OTHERS, p, {name: name for name in p.arrays})]
-    boxes = {"a": (1, tile.rows, TILE_K), "b": (1, 64, 64), "c": (1, stored(tile), 64)}
+    boxes = {"a": (1, tile.rows, TILE_K), "b": (1, 64, 64), "c": (1, tile.rows // tile.split, 64)}
     maps = []
     for (name, box), pitch, length in zip(boxes.items(), p.pitches, p.lengths, strict=True):
         lines = p.arrays[name].shape[1]
