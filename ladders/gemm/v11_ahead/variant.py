@@ -131,7 +131,8 @@ def plan(p: GemmShape) -> list[Launch | Call]:
         lines = p.arrays[name].shape[1]
         maps.append(TensorMap(name, box, (p.batch, lines, length), (lines * pitch, pitch)))
     sums = tile.rows // tile.split * tile.columns  # of a block; it gets others if it shares k
-    shared = stages(p, tile) * (tile.rows + tile.columns) * TILE_K * 2 + sums * 2 + (tile.split - 1) * sums * 4
+    of_stages = stages(p, tile) * (tile.rows + tile.columns) * TILE_K * 2
+    shared = of_stages + sums * 2 + (tile.split - 1) * sums * 4
     grid = (ceil_div(p.m, tile.rows) * tile.split, ceil_div(p.n, tile.columns), p.batch)
     args = (*maps, p.k, float(p.alpha))
     launch = Launch("gemm_ahead", grid, (threads(tile),), args, shared, cluster=tile.split, early=True)
