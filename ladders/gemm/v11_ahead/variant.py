@@ -18,10 +18,8 @@ FULL = 0.8  # part of the rows of tiles that c must have, if the tiles are high 
 # Where two blocks that share the k of a tile were
 FEWEST_CLUSTERS = 32
 HALF_FULL = 0.76  # part of the rows of tiles that c must have
-LONG_K, MANY_CLUSTERS = (
-    2560,
-    56,
-)  # a sum for which nearly all multiprocessors must have a tile; and those are many
+LONG_K = 2560  # a sum for which nearly all multiprocessors must have a tile
+MANY_CLUSTERS = 56  # are nearly all
 PARTS, MOST_PARTS = (64, 128), 33  # the tile of OTHERS whose k is shared through memory; tiles that fit
 K_OF_PARTS = 192  # the longest sum that is faster than there, for each such tile
 HIGH = 128  # rows of the tiles that OTHERS has besides
@@ -42,14 +40,13 @@ class Tile:
 
     def suits(self, p: GemmShape) -> bool:
         """Whether all tiles are processed at once, by enough blocks, and tiles are full enough."""
-        if self.count(p) > AT_ONCE[self.split]:
+        count = self.count(p)
+        if count > AT_ONCE[self.split]:
             return False
         if self.split > 1:
-            busy = self.count(p) >= FEWEST_CLUSTERS
-            return (
-                p.k > SHORT_K and busy and full(p.m, self.rows, HALF_FULL) and suits_split(p, self.count(p))
-            )
-        busy = p.k <= SHORT_K or 2 * self.count(p) >= AT_ONCE[1]
+            enough = p.k > SHORT_K and count >= FEWEST_CLUSTERS and full(p.m, self.rows, HALF_FULL)
+            return enough and not others_share(p, count)
+        busy = p.k <= SHORT_K or 2 * count >= AT_ONCE[1]
         return p.k <= MOST_K and busy and (full(p.m, self.rows, FULL) or self.rows < 128 or bool(p.constants))
 
 
@@ -65,12 +62,12 @@ def full(m: int, rows: int, part: float) -> bool:
     return m >= part * rows * ceil_div(m, rows)
 
 
-def suits_split(p: GemmShape, clusters: int) -> bool:
-    """Whether a long k is not better shared through memory, or left to the high tiles of OTHERS."""
+def others_share(p: GemmShape, clusters: int) -> bool:
+    """Whether OTHERS is faster with a long k: it shares it among more blocks, or has high tiles for it."""
     parts = p.batch * ceil_div(p.m, PARTS[0]) * ceil_div(p.n, PARTS[1])
     if parts <= MOST_PARTS:
-        return p.k <= K_OF_PARTS * parts
-    return p.k <= LONG_K or clusters >= MANY_CLUSTERS or not full(p.m, HIGH, FULL)
+        return p.k > K_OF_PARTS * parts
+    return p.k > LONG_K and clusters < MANY_CLUSTERS and full(p.m, HIGH, FULL)
 
 
 @cache
@@ -125,7 +122,8 @@ def plan(p: GemmShape) -> list[Launch | Call]:
         lines = p.arrays[name].shape[1]
         maps.append(TensorMap(name, box, (p.batch, lines, length), (lines * pitch, pitch)))
     sums = tile.rows // tile.split * tile.columns  # of a block; it gets others if it shares k
-    shared = stages(p, tile) * (tile.rows + tile.columns) * TILE_K * 2 + sums * 2 + (tile.split - 1) * sums * 4
+    of_stages = stages(p, tile) * (tile.rows + tile.columns) * TILE_K * 2
+    shared = of_stages + sums * 2 + (tile.split - 1) * sums * 4
     grid = (ceil_div(p.m, tile.rows) * tile.split, ceil_div(p.n, tile.columns), p.batch)
     args = (*maps, p.k, float(p.alpha))
     launch = Launch("gemm_ahead", grid, (threads(tile),), args, shared, cluster=tile.split, early=True)
