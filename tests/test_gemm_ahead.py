@@ -16,6 +16,8 @@ from mini_dnn.variant import Launch, find
 RUNG = find("gemm/v11_ahead")
 RULES: dict[str, Any] = RUNG.plan.__globals__  # type: ignore[union-attr]
 TILES: list[Any] = list(RULES["TILES"])
+WHOLE_SUMS, HALF_SUMS = ([tile for tile in TILES if tile.split == split] for split in (1, 2))
+LONG = GemmShape(75, 136, 1096, "fp16", "bf16", "nt", 2, 0.5)  # blocks have 8 steps, or 9: more than a ring
 PROBLEMS = [  # all of k at once, or more steps than a ring has; ends within tiles
     GemmShape(40, 72, 712, "fp16", "fp16"),
     GemmShape(130, 136, 64, "bf16", "bf16", "nt", 2, 0.5),
@@ -31,11 +33,18 @@ def launch(problem: GemmShape) -> Launch:
     return step
 
 
-@pytest.mark.parametrize("tile", TILES, ids=str)
-@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: p.text)
+@pytest.mark.parametrize(
+    ("tile", "problem"),
+    [
+        *((tile, problem) for tile in WHOLE_SUMS for problem in PROBLEMS),
+        *((tile, LONG) for tile in (HALF_SUMS[0], HALF_SUMS[2])),
+    ],
+    ids=lambda value: value.text if isinstance(value, GemmShape) else str(value),
+)
 def test_tiles(problem: GemmShape, tile: Any, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(RULES, "choose", lambda p: tile)
     assert launch(problem).kernel == "gemm_ahead"
+    assert launch(problem).cluster == tile.split
     assert solved(RUNG, problem, device, seed=1).ok
 
 
@@ -46,8 +55,11 @@ def test_blocks_have_the_shared_memory_that_they_need(tile: Any, monkeypatch: py
     assert tile.blocks * of_block <= 228 * 1024  # a part is the system's, and mbarriers have their place, too
 
 
-@pytest.mark.parametrize("problem", [PROBLEMS[0], PROBLEMS[3]], ids=lambda p: p.text)
-@pytest.mark.parametrize("tile", [TILES[0], TILES[-1]], ids=str)
+@pytest.mark.parametrize(
+    ("tile", "problem"),
+    [(WHOLE_SUMS[-1], PROBLEMS[0]), *((tile, PROBLEMS[3]) for tile in WHOLE_SUMS[::3]), (HALF_SUMS[0], LONG)],
+    ids=lambda value: value.text if isinstance(value, GemmShape) else str(value),
+)
 def test_no_finding_in_checked_mode(problem: GemmShape, tile: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(RULES, "choose", lambda p: tile)
     assert solved(RUNG, problem, CheckedEmulator(), seed=1).ok
@@ -107,7 +119,10 @@ def test_what_is_not_constant_is_found_by_checked_mode() -> None:
         GemmShape(512, 512, 512, "fp16", "fp16", beta=1.0),
         GemmShape(512, 512, 512, "fp16", "fp16", "tn"),
         GemmShape(16, 4096, 1024, "fp16", "fp16"),
-        GemmShape(256, 256, 1024, "fp16", "fp16"),
+        GemmShape(256, 256, 4096, "fp16", "fp16"),  # a few tiles: more than two blocks for each
+        GemmShape(512, 512, 8192, "fp16", "fp16"),
+        GemmShape(384, 1056, 3000, "fp16", "fp16"),  # more tiles than that, but a quarter of the blocks idle
+        GemmShape(600, 1024, 2048, "fp16", "fp16"),  # too many
         GemmShape(512, 511, 512, "fp16", "fp16"),
         GemmShape(1, 512, 512, "fp16", "fp16"),
     ],
@@ -117,3 +132,13 @@ def test_other_problems_are_left_to_v10(problem: GemmShape) -> None:
     planned, v10 = (variant.planned(problem, SM_90_BYTES) for variant in (RUNG, find("gemm/v10_small")))
     assert [s.kernel for s in planned.launches] == [s.kernel for s in v10.launches]
     assert planned.codes[-1].source.parent.name in ("v10_small", "v8_final")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "rows"),
+    [((275, 880, 3840), 96), ((64, 4096, 4096), 64), ((32, 2048, 2048), 32), ((512, 1024, 2048), 128)],
+)
+def test_two_blocks_share_a_long_k(sizes: tuple[int, int, int], rows: int) -> None:
+    step = launch(GemmShape(*sizes, "fp16", "fp16"))
+    assert step.cluster == 2
+    assert step.grid == (2 * -(-sizes[0] // rows), sizes[1] // 64 + (sizes[1] % 64 > 0), 1)

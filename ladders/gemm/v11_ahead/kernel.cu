@@ -5,24 +5,27 @@
 //           waits, and loads a. When the previous kernel ends, b is in shared memory or on its way, and only a has to
 //           come. Then a tile should have few rows of a. wgmma has 64 rows or more, but 8 columns or more, therefore it
 //           computes c transposed: its rows are 64 columns of c, and its columns are ROWS rows of c, 16 to 128. If all
-//           of k is in flight at once, nothing waits for a free stage. A block has one tile, which it finds before it
-//           waits, and stores it by one copy. The next kernel may start when this one has asked for as much of a as
-//           there is room for. Such tiles are also faster if nothing is constant. Every other problem is a call of
-//           gemm/v10_small. variant.py has the limits.
+//           of k is in flight at once, nothing waits for a free stage. A block has one tile, whose place in c is its
+//           place in the grid, and stores it by one copy. The next kernel may start when this one has asked for as much
+//           of a as there is room for. Such tiles are also faster if nothing is constant. If few of them have a long k,
+//           two blocks share it: a cluster, whose blocks send each other half of their sums, as in gemm/v8_final. Every
+//           other problem is a call of gemm/v10_small. variant.py has the limits.
 // Layout    as gemm/v8_final. Stages have ROWS rows of a and 64 columns of b. The results of a tile are ROWS lines of
-//           128 bytes with 128-byte swizzle.
-// Mapping   a block for each tile; a warpgroup multiplies, one warp loads a and another one b.
+//           128 bytes with 128-byte swizzle; of a tile with two blocks, each has half of them.
+// Mapping   a block or a cluster for each tile; a warpgroup multiplies, one warp loads a and another one b.
 // Roofline  m = n = k = 512: 0.27 GFLOP, 0.0003 ms at 990 TFLOP/s. A block loads 64 KB of b before the wait, and 32 KB
 //           of a after it: 500 clocks. With 700 until the first of them are there, 1,000 of products, 500 until c is
-//           stored, and 1,600 from there to the next wait: 4,300 clocks, 0.0022 ms at 1.98 GHz.
+//           stored, and 1,600 from there to the next wait: 4,300 clocks, 0.0022 ms at 1.98 GHz. 275 x 880 x 3840: 1.9
+//           GFLOP, 0.0019 ms; 84 blocks load 600 KB each, 0.0050 ms at 60 bytes a clock.
 // Gain      over gemm/v10_small launched early, in a chain of dependent products on an H200, expected and measured in
-//           us: 512, 3.07 to 2.6 and 2.3; 1024, 5.3 to 5.0 and 4.8; 256, 2.27 to 1.9 and 1.6; 128, 1.89 to 1.6
-//           and 1.35. Independent products, launched alike, were expected to be as fast: 512, 3.86 and 3.4; 256, 2.52
-//           and 2.2.
+//           us: 512, 3.07 to 2.6 and 2.4; 1024, 5.3 to 5.0 and 4.8; 256, 2.27 to 1.9 and 1.6; 128, 1.89 to 1.6
+//           and 1.35. Independent products, launched alike, were expected to be as fast: 512, 3.86 and 3.3; 256, 2.52
+//           and 2.2; 275 x 880 x 3840, with two blocks for a tile, 11.1 to 10 and 8.3.
 // Limits    16 bits, sm_90a; a row by row, lines that start at multiples of 16 bytes, c in 16 bits, no beta.
 // Hazards   as gemm/v7_specialised. In addition: b is read before grid_wait() if the problem says that it is constant.
 //           Nothing that may still run when the kernel starts may write it: no launch of the plan, and not the work
 //           just ahead of the plan. The threads that multiply wait for a, and so for grid_wait(), before c is written.
+//           No block of a cluster may exit while the other one sends it sums.
 // Source    PTX ISA, "griddepcontrol", "stmatrix"; mini_dnn/implicit.cuh.
 #include <mini_dnn/lines.cuh>
 #include <mini_dnn/ptx_narrow.cuh>
@@ -31,47 +34,54 @@ using Operand = std::conditional_t<IN_TYPE == sums::fp16, ptx::Half, ptx::Bfloat
 using Out = sums::Element<OUT_TYPE>;
 
 constexpr int A_BYTES = ROWS * TILE_K * 2, B_BYTES = COLUMNS * TILE_K * 2, STAGE_BYTES = A_BYTES + B_BYTES;
-constexpr int GROUPS = ROWS / 8;                          // of 8 rows of c
+constexpr int GROUPS = ROWS / 8, PART = GROUPS / SPLIT;   // of 8 rows of c; of those that a block adds up and stores
+constexpr int ROWS_BYTES = 8 * COLUMNS * 2;               // of such a group on its way out
+constexpr int SLOT = 128;                                 // of four sums, from another block: a place for each thread
 constexpr int LOADER_OF_A = 128, LOADER_OF_B = 128 + 32;  // threads
-// A thread can start its loads before the mbarriers of the other one are there. But if all of k is in flight and b is
-// ahead, a chain of products was found to be slower then.
-constexpr bool MEET_FIRST = AHEAD && WHOLE;
+// A thread can start its loads before the mbarriers of the other one are there. But if b is ahead, a chain of products
+// was found to be slower then.
+constexpr bool MEET_FIRST = AHEAD;
 static_assert(TILE_K == 64 && COLUMNS == 64 && THREADS == 192, "a warpgroup that multiplies, and two warps that load");
+static_assert(GROUPS % (2 * SPLIT) == 0, "equal parts, of pairs of groups");
 
 #include "../v8_final/stage.cuh"
+#include "../v8_final/add_up.cuh"
 #include "ring.cuh"
 #include "tile.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     gemm_ahead(const __grid_constant__ ptx::TensorMap a, const __grid_constant__ ptx::TensorMap b,
-               const __grid_constant__ ptx::TensorMap c, int m, int n, int k, float alpha) {
-  extern __shared__ __align__(1024) char memory[];  // stages, then rows of c
+               const __grid_constant__ ptx::TensorMap c, int k, float alpha) {
+  extern __shared__ __align__(1024) char memory[];  // stages; rows of c; sums of the other block
   __shared__ Ring ring;
   char* const c_rows = memory + STAGES * STAGE_BYTES;
-  const int steps = (k + TILE_K - 1) / TILE_K;
-  const Tile tile(m, n);
+  const int row = blockIdx.x / SPLIT * ROWS, column = blockIdx.y * COLUMNS, entry = blockIdx.z;
+  const int rank = blockIdx.x % SPLIT, all = (k + TILE_K - 1) / TILE_K;
+  const int first = all * rank / SPLIT, steps = all * (rank + 1) / SPLIT - first;
   int step = 0;  // of a thread that loads
   Stage stage;
-  // Asks for stages of a, or of b, until `last` steps are on their way.
-  auto load_until = [&](auto which, int last) {
+  // Asks for the next stage of a, or of b.
+  auto load = [&](auto which) {
     constexpr bool is_a = decltype(which)::value;
-    ptx::mbarrier* const full = is_a ? ring.full_a : ring.full_b;
+    ptx::mbarrier* const full = (is_a ? ring.full_a : ring.full_b) + stage.index;
+    char* const to = memory + stage.index * STAGE_BYTES;
+    const int at = (first + step) * TILE_K;
+    if (step >= STAGES) ptx::mbarrier_wait(ring.empty + stage.index, stage.parity ^ 1);
+    ptx::mbarrier_arrive_expect_tx(full, is_a ? A_BYTES : B_BYTES);
+    if (is_a)
+      ptx::tensor_load(to, a, at, row, entry, full);
+    else
+      ptx::tensor_load(to + A_BYTES, b, B_TURNED ? at : column, B_TURNED ? column : at, entry, full);
+    step++, stage.next();
+  };
+  auto load_until = [&](auto which, int last) {
 #pragma unroll 1
-    for (; step < min(last, steps); step++, stage.next()) {
-      char* const to = memory + stage.index * STAGE_BYTES;
-      const int at = step * TILE_K;
-      if (step >= STAGES) ptx::mbarrier_wait(ring.empty + stage.index, stage.parity ^ 1);
-      ptx::mbarrier_arrive_expect_tx(full + stage.index, is_a ? A_BYTES : B_BYTES);
-      if (is_a)
-        ptx::tensor_load(to, a, at, tile.row, tile.entry, full + stage.index);
-      else
-        ptx::tensor_load(to + A_BYTES, b, B_TURNED ? at : tile.column, B_TURNED ? tile.column : at, tile.entry,
-                         full + stage.index);
-    }
+    while (step < min(last, steps)) load(which);
   };
   auto start = [&](auto which) {
     constexpr bool is_a = decltype(which)::value;
     if (is_a || !AHEAD) ptx::grid_wait();
+    load(which);  // whatever k is, and so before k is there
     load_until(which, STAGES);
     if (is_a) ptx::grid_launch_dependents();
   };
@@ -79,21 +89,31 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   constexpr std::false_type of_b;
   if (threadIdx.x == LOADER_OF_A) {
     ptx::tensor_prefetch(a);
-    ptx::tensor_prefetch(c);
     ring.init_a();
     if (!MEET_FIRST) start(of_a);
   } else if (threadIdx.x == LOADER_OF_B) {
     ptx::tensor_prefetch(b);
     ring.init_b();
     if (!MEET_FIRST) start(of_b);
+  } else if (threadIdx.x == 0) {
+    ptx::tensor_prefetch(c);
+    ring.init_empty();
   }
   __syncwarp();     // the lanes of a warp reach the barrier together
   __syncthreads();  // the mbarriers are initialised
+  if (SPLIT > 1) ptx::cluster_arrive_relaxed();
 
   if (threadIdx.x < LOADER_OF_A) {
     float d[GROUPS][4];
     multiply(d, memory, ring, steps);
-    stage_rows(d, alpha, c_rows);
+    if constexpr (SPLIT > 1) {
+      float sum[PART][4];
+      ptx::cluster_wait();  // the other block has started, and its mbarriers are initialised
+      add_up(d, sum, reinterpret_cast<float4*>(c_rows + PART * ROWS_BYTES), &ring.landed, rank);
+      stage_rows(sum, alpha, c_rows);
+    } else {
+      stage_rows(d, alpha, c_rows);
+    }
   } else if (threadIdx.x == LOADER_OF_A) {
     if (MEET_FIRST) start(of_a);
     if (!WHOLE) load_until(of_a, steps);
@@ -102,10 +122,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     if (!WHOLE) load_until(of_b, steps);
   }
   __syncwarp();
+  if (SPLIT > 1 && threadIdx.x >= LOADER_OF_A) ptx::cluster_wait();
   __syncthreads();  // rows of c are complete
   if (threadIdx.x == 0) {
-    ptx::tensor_store(c, tile.column, tile.row, tile.entry, c_rows);
+    ptx::tensor_store(c, column, row + rank * PART * 8, entry, c_rows);
     ptx::bulk_commit();
     ptx::bulk_wait_read<0>();  // before the block exits and its memory is reused
+  }
+  if (SPLIT > 1) {  // the other block may still write to this one
+    __syncwarp();
+    ptx::cluster_arrive_relaxed();
+    ptx::cluster_wait();
   }
 }

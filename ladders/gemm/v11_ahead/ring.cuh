@@ -1,18 +1,24 @@
 // Part of kernel.cu: the mbarriers of the ring of stages.
 
-// Each thread that loads initialises what it waits for in its first round, so that it can start at once.
+// Each thread that loads initialises what it waits for in its first round, so that it can start at once. The copy
+// engine sees an mbarrier after fence_mbarrier_init(), which is faster than a fence of all that the proxies share.
 struct Ring {
   ptx::mbarrier full_a[STAGES], full_b[STAGES], empty[STAGES];
+  ptx::mbarrier landed;  // sums of the other block
 
   __device__ __forceinline__ void init_a() {
-    for (int i = 0; i < STAGES; i++) {
-      ptx::mbarrier_init(full_a + i, 1);
-      ptx::mbarrier_init(empty + i, 4);  // the warps that multiply
-    }
-    ptx::fence_proxy_async();
+    for (int i = 0; i < STAGES; i++) ptx::mbarrier_init(full_a + i, 1);
+    ptx::fence_mbarrier_init();
   }
   __device__ __forceinline__ void init_b() {
     for (int i = 0; i < STAGES; i++) ptx::mbarrier_init(full_b + i, 1);
-    ptx::fence_proxy_async();
+    ptx::fence_mbarrier_init();
+  }
+  __device__ __forceinline__ void init_empty() {
+    for (int i = 0; i < STAGES; i++) ptx::mbarrier_init(empty + i, 4);  // the warps that multiply
+    if (SPLIT == 1) return;
+    ptx::mbarrier_init(&landed, 1);
+    ptx::mbarrier_arrive_expect_tx(&landed, (SPLIT - 1) * PART * SLOT * 16);
+    ptx::fence_mbarrier_init();
   }
 };

@@ -1,15 +1,4 @@
-// Part of kernel.cu: a tile of c, and what the warpgroup computes of it.
-
-struct Tile {
-  int row, column, entry;
-  // Tiles follow each other down a column of them, so that those that start together share columns of b.
-  __device__ __forceinline__ Tile(int m, int n) {
-    const int down = (m + ROWS - 1) / ROWS, across = (n + COLUMNS - 1) / COLUMNS;
-    entry = blockIdx.x / (down * across);
-    const int in_entry = blockIdx.x - entry * (down * across);
-    column = in_entry / down * COLUMNS, row = in_entry % down * ROWS;
-  }
-};
+// Part of kernel.cu: what the warpgroup computes of a tile of c.
 
 // d (COLUMNS,ROWS) = or with `add` += a stage of b, transposed, times a stage of a, transposed.
 __device__ __forceinline__ void multiply_stage(float (&d)[GROUPS][4], const char* stage, bool add) {
@@ -46,11 +35,12 @@ __device__ __forceinline__ void multiply(float (&d)[GROUPS][4], const char* stag
   ptx::wgmma_wait<0>(d);
 }
 
-// Stores sums to shared memory as ROWS rows of COLUMNS elements of c, with 128-byte swizzle.
-__device__ __forceinline__ void stage_rows(const float (&d)[GROUPS][4], float alpha, char* rows) {
+// Stores sums to shared memory as rows of COLUMNS elements of c, with 128-byte swizzle.
+template <int groups>
+__device__ __forceinline__ void stage_rows(const float (&d)[groups][4], float alpha, char* rows) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 #pragma unroll
-  for (int i = 0; i < GROUPS; i += 2) {  // four matrices: twice 8 columns of 8 rows, and of the next 8 rows
+  for (int i = 0; i < groups; i += 2) {  // four matrices: twice 8 columns of 8 rows, and of the next 8 rows
     const float *const x = d[i], *const y = d[i + 1];
     const unsigned four[4] = {sums::pack<Out>(alpha * x[0], alpha * x[1]), sums::pack<Out>(alpha * x[2], alpha * x[3]),
                               sums::pack<Out>(alpha * y[0], alpha * y[1]), sums::pack<Out>(alpha * y[2], alpha * y[3])};

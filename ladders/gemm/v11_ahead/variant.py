@@ -9,49 +9,84 @@ from mini_dnn.variant import Call, Launch, TensorMap, Variant, ceil_div
 OTHERS = "gemm/v10_small"  # takes what the kernel here does not make faster
 TILE_K = 64  # terms of a sum in a stage: rows of 128 bytes
 UNIT = 8  # elements of 16 bits that the copy engine moves at least
-MULTIPROCESSORS = 132  # of an H100 or H200
+AT_ONCE = {1: 132, 2: 66}  # clusters of so many blocks, on an H100 or H200
 MOST_STAGES = 8  # of a ring
 # Where a block for each tile was found to be faster than what OTHERS does
 MOST_K, SHORT_K = 1024, 640  # a sum; and one for which half of the multiprocessors need not have a tile
 FEWEST_ROWS = 17  # of a, as fewer leave most of a tile empty
 FULL = 0.8  # part of the rows of tiles that c must have, if the tiles are high and b is not constant
+# Where two blocks that share the k of a tile were
+FEWEST_CLUSTERS = 32
+HALF_FULL = 0.76  # part of the rows of tiles that c must have
+LONG_K = 2560  # a sum for which nearly all multiprocessors must have a tile
+MANY_CLUSTERS = 56  # are nearly all
+PARTS, MOST_PARTS = (64, 128), 33  # the tile of OTHERS whose k is shared through memory; tiles that fit
+K_OF_PARTS = 192  # the longest sum that is faster than there, for each such tile
+HIGH = 128  # rows of the tiles that OTHERS has besides
 
 
 @dataclass(frozen=True)
 class Tile:
-    """A tile of c: rows, columns, and the blocks of a multiprocessor that may be there at once."""
+    """A tile of c, and its blocks."""
 
     rows: int
     columns: int
-    blocks: int
+    blocks: int  # of a multiprocessor at once
+    split: int = 1  # blocks of a cluster that share the k of a tile
 
     def count(self, p: GemmShape) -> int:
         """Tiles of all products."""
         return p.batch * ceil_div(p.m, self.rows) * ceil_div(p.n, self.columns)
 
     def suits(self, p: GemmShape) -> bool:
-        """Whether there is a multiprocessor for each tile, and tiles are full enough."""
-        full = p.m >= FULL * self.rows * ceil_div(p.m, self.rows)
-        busy = p.k <= SHORT_K or 2 * self.count(p) >= MULTIPROCESSORS
-        return self.count(p) <= MULTIPROCESSORS and busy and (full or self.rows < 128 or bool(p.constants))
+        """Whether all tiles are processed at once, by enough blocks, and tiles are full enough."""
+        count = self.count(p)
+        if count > AT_ONCE[self.split]:
+            return False
+        if self.split > 1:
+            enough = p.k > SHORT_K and count >= FEWEST_CLUSTERS and full(p.m, self.rows, HALF_FULL)
+            return enough and not others_share(p, count)
+        busy = p.k <= SHORT_K or 2 * count >= AT_ONCE[1]
+        return p.k <= MOST_K and busy and (full(p.m, self.rows, FULL) or self.rows < 128 or bool(p.constants))
 
 
-TILES = (Tile(16, 64, 2), Tile(32, 64, 2), Tile(64, 64, 1), Tile(128, 64, 1))
+TILES = (
+    *(Tile(rows, 64, 1, split=2) for rows in (32, 64, 96)),
+    *(Tile(16, 64, 2), Tile(32, 64, 2), Tile(64, 64, 1), Tile(128, 64, 1)),
+    Tile(128, 64, 1, split=2),  # where k is too long for the one before
+)
+
+
+def full(m: int, rows: int, part: float) -> bool:
+    """Whether c has this part of the rows of tiles."""
+    return m >= part * rows * ceil_div(m, rows)
+
+
+def others_share(p: GemmShape, clusters: int) -> bool:
+    """Whether OTHERS is faster with a long k: it shares it among more blocks, or has high tiles for it."""
+    parts = p.batch * ceil_div(p.m, PARTS[0]) * ceil_div(p.n, PARTS[1])
+    if parts <= MOST_PARTS:
+        return p.k > K_OF_PARTS * parts
+    return p.k > LONG_K and clusters < MANY_CLUSTERS and full(p.m, HIGH, FULL)
 
 
 @cache
 def choose(p: GemmShape) -> Tile | None:
-    """The lowest tile of those that suit the problem; None if there is none."""
+    """The first tile of those that suit the problem; None if there is none."""
     lines = p.layout[0] == "n" and not any(pitch % UNIT for pitch in p.pitches)
-    small = p.m >= FEWEST_ROWS and p.k <= MOST_K and p.n > 1
-    if p.out == "fp32" or p.beta or not lines or not small:
+    if p.out == "fp32" or p.beta or not lines or p.m < FEWEST_ROWS or p.n == 1:
         return None
     return next((tile for tile in TILES if tile.suits(p)), None)
 
 
-def stages(p: GemmShape) -> int:
+def steps(p: GemmShape, tile: Tile) -> int:
+    """Of a block, at most."""
+    return ceil_div(ceil_div(p.k, TILE_K), tile.split)
+
+
+def stages(p: GemmShape, tile: Tile) -> int:
     """Of each ring: few numbers of them, so that there are few kernels to compile."""
-    return next(count for count in (2, 4, MOST_STAGES) if count * TILE_K >= p.k or count == MOST_STAGES)
+    return next(count for count in (2, 4, MOST_STAGES) if count >= min(steps(p, tile), MOST_STAGES))
 
 
 def refuses(p: GemmShape) -> str:
@@ -69,25 +104,30 @@ def defines(p: GemmShape) -> dict[str, int]:
     tile = choose(p) or TILES[0]  # the same for all problems that do not look at it: fewer kernels to compile
     return {
         **{"ROWS": tile.rows, "COLUMNS": tile.columns, "TILE_K": TILE_K, "THREADS": threads(tile)},
-        **{"STAGES": stages(p), "BLOCKS": tile.blocks, "WHOLE": p.k <= stages(p) * TILE_K},
+        **{"STAGES": stages(p, tile), "BLOCKS": tile.blocks, "SPLIT": tile.split},
+        **{"WHOLE": steps(p, tile) <= stages(p, tile)},
         **{"IN_TYPE": CODES[p.dtype], "OUT_TYPE": CODES[p.out], "B_TURNED": p.layout[1] == "t"},
         "AHEAD": "b" in p.constants,
     }
 
 
 def plan(p: GemmShape) -> list[Launch | Call]:
-    """A block for each tile, or a call."""
+    """A block or a cluster for each tile, or a call."""
     tile = choose(p)
     if tile is None:
         return [Call(OTHERS, p, {name: name for name in p.arrays})]
-    boxes = {"a": (1, tile.rows, TILE_K), "b": (1, 64, 64), "c": (1, tile.rows, 64)}
+    boxes = {"a": (1, tile.rows, TILE_K), "b": (1, 64, 64), "c": (1, tile.rows // tile.split, 64)}
     maps = []
     for (name, box), pitch, length in zip(boxes.items(), p.pitches, p.lengths, strict=True):
         lines = p.arrays[name].shape[1]
         maps.append(TensorMap(name, box, (p.batch, lines, length), (lines * pitch, pitch)))
-    shared = stages(p) * (tile.rows + tile.columns) * TILE_K * 2 + tile.rows * tile.columns * 2
-    args = (*maps, p.m, p.n, p.k, float(p.alpha))
-    return [Launch("gemm_ahead", (tile.count(p),), (threads(tile),), args, shared, early=True)]
+    sums = tile.rows // tile.split * tile.columns  # of a block; it gets others if it shares k
+    of_stages = stages(p, tile) * (tile.rows + tile.columns) * TILE_K * 2
+    shared = of_stages + sums * 2 + (tile.split - 1) * sums * 4
+    grid = (ceil_div(p.m, tile.rows) * tile.split, ceil_div(p.n, tile.columns), p.batch)
+    args = (*maps, p.k, float(p.alpha))
+    launch = Launch("gemm_ahead", grid, (threads(tile),), args, shared, cluster=tile.split, early=True)
+    return [launch]
 
 
 VARIANT = Variant(
