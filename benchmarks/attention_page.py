@@ -2,8 +2,8 @@
 
 ``python benchmarks/attention_page.py``
 
-It reads ``results/attention/tokens*.json`` (of `attention.py`; slow rungs have their own) and, if there is
-one, ``counters.json`` (of `attention_counters.py`). It draws ``docs/attention.svg`` and
+It reads ``results/attention/tokens*.json`` (of `attention.py`; slow rungs have their own) and, if there are
+any, ``counters*.json`` (of `attention_counters.py`, for the same problem). It draws ``docs/attention.svg`` and
 ``docs/attention_fast.svg``, and writes the text between the markers of ``ladders/attention/README.md``.
 """
 
@@ -212,8 +212,12 @@ def main() -> int:
     found = json.loads((RESULTS / "tokens.json").read_text())
     for other in sorted(RESULTS.glob("tokens-*.json")):
         found["rows"] += json.loads(other.read_text())["rows"]
-    counted = RESULTS / "counters.json"
-    counters = json.loads(counted.read_text()) if counted.is_file() else None
+    counters = None
+    for counted in sorted(RESULTS.glob("counters*.json"), key=lambda path: path.stem):
+        read = json.loads(counted.read_text())
+        if counters and read["device"] != counters["device"]:
+            raise ValueError(f"{counted} is of {read['device']}, and the files before it of {counters['device']}")
+        counters = {**read, "rows": [*(counters["rows"] if counters else []), *read["rows"]]}
     ordered = times_of(found)
     for file, left_out in (("attention", set[str]()), ("attention_fast", SLOW)):
         (ROOT / f"docs/{file}.svg").write_bytes(picture(partial(draw, ordered, left_out)).light_svg)
