@@ -2,8 +2,8 @@
 
 ``python benchmarks/attention_page.py``
 
-It reads ``results/attention/tokens*.json`` (of `attention.py`; slow rungs have their own) and, if there is
-one, ``counters.json`` (of `attention_counters.py`). It draws ``docs/attention.svg`` and
+It reads ``results/attention/tokens*.json`` (of `attention.py`; slow rungs have their own) and, if there are
+any, ``counters*.json`` (of `attention_counters.py`). It draws ``docs/attention.svg`` and
 ``docs/attention_fast.svg``, and writes the text between the markers of ``ladders/attention/README.md``.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -156,6 +156,21 @@ def original_counters() -> Table:
     )
 
 
+def together(counted: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """All rows as those of one file; None without files.
+
+    Raises
+    ------
+    ValueError
+        They are not of one device and problem, as the table is.
+    """
+    if len({(found["device"], found["problem"]) for found in counted}) > 1:
+        raise ValueError(
+            "the files of counters are of several devices or problems; measure them again on one"
+        )
+    return {**counted[0], "rows": [row for found in counted for row in found["rows"]]} if counted else None
+
+
 def counters_text(counters: Mapping[str, Any] | None) -> list[str]:
     """The results of Nsight Compute, or the command that measures them."""
     if counters is None:
@@ -213,12 +228,11 @@ def main() -> int:
     found = json.loads((RESULTS / "tokens.json").read_text())
     for other in sorted(RESULTS.glob("tokens-*.json")):
         found["rows"] += json.loads(other.read_text())["rows"]
-    counted = RESULTS / "counters.json"
-    counters = json.loads(counted.read_text()) if counted.is_file() else None
+    counted = [json.loads(file.read_text()) for file in sorted(RESULTS.glob("counters*.json"))]
     ordered = times_of(found)
     for file, left_out in (("attention", set[str]()), ("attention_fast", SLOW)):
         (ROOT / f"docs/{file}.svg").write_bytes(picture(partial(draw, ordered, left_out)).light_svg)
-    README.write_text(replaced(README.read_text(), text_of(found, counters)))
+    README.write_text(replaced(README.read_text(), text_of(found, together(counted))))
     print(f"{README} and docs/attention*.svg written")
     return 0
 

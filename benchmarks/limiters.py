@@ -38,15 +38,12 @@ UNITS = {
     "tensor cores": ("sm__pipe_tensor_cycles_active",),
     "special functions": ("sm__inst_executed_pipe_xu",),
 }
-NOT_WATCHED = {"attention/v10_heads"}  # of `limit_cases`: it has been measured since ncu last ran
 
 
 def watched() -> Iterator[tuple[Variant, Any, list[dict[str, Any]]]]:
     """Each variant that ncu has watched, the problem, and what it has measured of each launch."""
     launches = iter(measured("limits"))
     for variant, problem in limit_cases():
-        if variant.name in NOT_WATCHED:
-            continue
         planned = variant.planned(problem, shared_limit(90))
         found = []
         for launch in (step for step in (*planned.setup, *planned.steps) if isinstance(step, Launch)):

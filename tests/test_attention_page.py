@@ -59,6 +59,14 @@ def test_the_text_has_ours_and_the_originals() -> None:
     assert "| v0 | (1,12,197) | 256 | 64.89 | 64.89 | 27.65 | 6 | 16 |" in text
 
 
+def test_files_of_counters_are_one_table() -> None:
+    one = counters()
+    assert attention_page.together([]) is None
+    assert attention_page.together([one, {**one, "rows": []}]) == one
+    with pytest.raises(ValueError, match="several devices or problems"):
+        attention_page.together([one, {**one, "device": "another"}])
+
+
 def test_without_counters_it_says_how_to_get_them() -> None:
     text = attention_page.text_of(times(), None)
     assert "not measured yet: `python benchmarks/attention_counters.py" in text

@@ -64,3 +64,11 @@ def test_products_of_a_warpgroup(kernels: Kernels, rng: np.random.Generator) -> 
     q, k, v, p = (x.astype(np.float32) for x in (q, k, v, p))
     np.testing.assert_array_equal(scores, fragments(q @ k.T))
     np.testing.assert_array_equal(o, fragments(p @ v))
+
+
+def test_values_times_the_powers_of_a_few_queries(kernels: Kernels, rng: np.random.Generator) -> None:
+    v, p = (rng.integers(-8, 9, size).astype(np.float16) for size in ((16, 64), (16, 8)))
+    columns = np.ascontiguousarray(p.reshape(2, 8, 8).transpose(0, 2, 1))
+    out = np.zeros((128, 4), np.float32)
+    kernels("few_values", (1,), (128,), v, columns, out)
+    np.testing.assert_array_equal(out, fragments(2 * (v.T.astype(np.float32) @ p.astype(np.float32))))

@@ -1,5 +1,5 @@
 // What mini_dnn/ptx_attention.cuh adds to mini_dnn/ptx.cuh, an instruction a kernel.
-#include <mini_dnn/ptx_attention.cuh>
+#include <mini_dnn/ptx_few_values.cuh>
 
 extern "C" __global__ void powers(const float* x, float* y) { y[threadIdx.x] = ptx::exp2_approx(x[threadIdx.x]); }
 
@@ -33,5 +33,22 @@ extern "C" __global__ void products(const uint4* q, const uint4* k, const unsign
   ptx::wgmma_wait<0>(sums);
   for (int i = 0; i < 56; i++) scores[threadIdx.x * 56 + i] = s[i / 4][i % 4];
   for (int i = 0; i < 32; i++) o[threadIdx.x * 32 + i] = sums[i / 4][i % 4];
+}
+
+// out (64,8) = transposed v p, v (16,64) in such rows, p (16,8) in columns of 8 k each: 128 bytes, and 128 more.
+extern "C" __global__ void few_values(const uint4* v, const uint4* p, float* out) {
+  __shared__ __align__(1024) uint4 v_tile[16 * 8], p_tile[16];
+  v_tile[threadIdx.x / 8 * 8 + (threadIdx.x % 8 ^ threadIdx.x / 8 % 8)] = v[threadIdx.x];
+  if (threadIdx.x < 16) p_tile[threadIdx.x] = p[threadIdx.x];
+  ptx::fence_proxy_async();
+  __syncthreads();
+  float sums[1][4];
+  ptx::wgmma_fence();
+  for (int i = 0; i < 2; i++)  // replaces sums, and adds to them
+    ptx::wgmma_few_values(sums, ptx::matrix_descriptor_128b(v_tile, 2048, 1024),
+                          ptx::matrix_descriptor(p_tile, 128, 128), i > 0);
+  ptx::wgmma_commit();
+  ptx::wgmma_wait<0>(sums);
+  for (int i = 0; i < 4; i++) out[threadIdx.x * 4 + i] = sums[0][i];
 }
 #endif

@@ -2,8 +2,7 @@
 #pragma once
 #include <mini_dnn/ptx_scores.cuh>
 
-// A warp has 16 queries; lane 4 g + t has rows g and g + 8, of each 8 columns 2 t and 2 t + 1. With ROWS = 1, only row
-// g counts.
+// A warp has 16 queries; lane 4 g + t has rows g and g + 8, of each 8 columns 2 t and 2 t + 1.
 template <int N>
 struct Part {
   static constexpr int GROUPS = N / 8, STEPS = (N + 15) / 16;
@@ -26,11 +25,10 @@ struct Part {
   }
 
   // The largest score of a row, scaled.
-  template <int ROWS>
   __device__ __forceinline__ void largest(float (&m)[2], float scale) const {
     constexpr float sign = NEGATIVE ? -1.0f : 1.0f;
 #pragma unroll
-    for (int r = 0; r < ROWS; r++) {
+    for (int r = 0; r < 2; r++) {
       float two[2] = {sign * s[0][2 * r], sign * s[0][2 * r + 1]};  // a maximum waits for the previous one
 #pragma unroll
       for (int i = 1; i < GROUPS; i++)
@@ -41,13 +39,12 @@ struct Part {
 #pragma unroll
     for (int lanes = 1; lanes < 4; lanes *= 2)
 #pragma unroll
-      for (int r = 0; r < ROWS; r++) m[r] = fmaxf(m[r], __shfl_xor_sync(~0u, m[r], lanes));
+      for (int r = 0; r < 2; r++) m[r] = fmaxf(m[r], __shfl_xor_sync(~0u, m[r], lanes));
 #pragma unroll
-    for (int r = 0; r < ROWS; r++) m[r] *= sign * scale;
+    for (int r = 0; r < 2; r++) m[r] *= sign * scale;
   }
 
   // Computes the powers 2^(scale s - reference), packed as halves, and a thread's sums of them.
-  template <int ROWS>
   __device__ __forceinline__ void power(const float (&reference)[2], float (&total)[2], float scale) {
     total[0] = total[1] = 0.0f;
 #pragma unroll
@@ -55,17 +52,11 @@ struct Part {
 #pragma unroll
       for (int r = 0; r < 2; r++) {
         unsigned& pair = p[i / 2][i % 2 * 2 + r];
-        pair = 0;
-        if (r >= ROWS) continue;
         const float x = ptx::exp2_approx(fmaf(s[i][2 * r], scale, -reference[r]));
         const float y = ptx::exp2_approx(fmaf(s[i][2 * r + 1], scale, -reference[r]));
         pair = ptx::pack_halves(x, y);
         total[r] += x + y;
       }
     if (GROUPS % 2) p[STEPS - 1][2] = p[STEPS - 1][3] = 0;  // half of the last product
-  }
-  __device__ __forceinline__ void clear() {
-#pragma unroll
-    for (int i = 0; i < STEPS; i++) p[i][0] = p[i][1] = p[i][2] = p[i][3] = 0;
   }
 };

@@ -7,12 +7,14 @@ from mini_dnn.variant import Call, Launch, TensorMap, Variant, ceil_div
 
 OTHERS = "attention/v9_final"  # takes what does not fit
 TILE, TILES = 64, 3  # queries of a warpgroup, and full warpgroups
+FEW, WARP_ROWS = 8, 16  # queries behind the tiles, at most; queries of a warp
 LEAST, MOST = 137, 200  # tokens: three tiles of queries, and three heads that fit into shared memory
 FIRST = 128  # keys of the first part; the others are the second part
 SLOTS = 3  # heads in shared memory
 THREADS = (TILES + 1) * 128
 MULTIPROCESSORS = 132  # of an H100 or H200; a block each
-ZERO_BYTES, BARRIERS_BYTES = 1024, 256
+MORE, FEWER = 152, 56  # registers of a thread with a tile, and of another one
+BEHIND_BYTES = 1024 + 256 + 768  # zeros, barriers, and powers of the few queries
 LOG2_E = 1.4426950408889634  # powers of two are what the hardware has
 
 
@@ -31,24 +33,20 @@ def keys(T: int) -> int:
     return min(ceil_div(T, 16) * 16, MOST)
 
 
-def q_rows(T: int) -> int:
-    """Rows that are loaded of the queries: those of full tiles, and of a tail."""
-    return max(TILES * TILE, keys(T))
-
-
 def defines(p: AttentionShape) -> dict[str, int]:
     """Sizes of a head."""
     T = p.T if fits(p) else MOST
     return {
-        **{"D": 64, "KEYS": keys(T), "FIRST": FIRST, "Q_ROWS": q_rows(T), "TAIL": TILES * TILE < T},
+        **{"D": 64, "KEYS": keys(T), "FIRST": FIRST, "TAIL": TILES * TILE < T},
         **{"SLOTS": SLOTS, "TILES": TILES, "THREADS": THREADS, "NEGATIVE": p.factor < 0},
+        **{"MORE": MORE, "FEWER": FEWER},
     }
 
 
 def tensor_map(p: AttentionShape, buffer: str, rows: int) -> TensorMap:
     """Boxes of rows of a head: heads lie along the first axis, or the last if packed."""
     packed = p.layout == "packed"
-    entry, head, token = p.strides
+    entry, head, token = p.out_strides if buffer == "o" else p.strides
     shape = (p.B, p.T, token) if packed else (p.B * p.H, p.T, p.d)
     return TensorMap(buffer, (1, rows, p.d), shape, (entry if packed else head, token), 2 * p.d)
 
@@ -58,13 +56,23 @@ def plan(p: AttentionShape) -> list[Launch | Call]:
     if not fits(p):
         return [Call(OTHERS, p, {name: name for name in p.arrays})]
     q, k, v, o = p.buffers
-    rows = q_rows(p.T)
-    maps = (tensor_map(p, q, rows), tensor_map(p, k, keys(p.T)), tensor_map(p, v, keys(p.T)))
+    several = keys(p.T)
+    boxes = ((q, TILE), (q, FEW), (k, FIRST), (k, several - FIRST), (v, several), (o, WARP_ROWS))
     each = p.H if p.layout == "packed" else 1  # heads that lie side by side
-    args = (*maps, o, p.T, p.B * p.H, each, p.part, float(np.float32(p.factor * LOG2_E)))
-    shared = SLOTS * (rows + 2 * keys(p.T)) * 128 + ZERO_BYTES + BARRIERS_BYTES
+    args = (o, p.T, p.B * p.H, each, p.part, float(np.float32(p.factor * LOG2_E)))
+    rows = TILES * TILE + (FEW if p.T > TILES * TILE else 0)
+    shared = SLOTS * (rows + 2 * several) * 128 + BEHIND_BYTES
     grid = (min(p.B * p.H, MULTIPROCESSORS),)
-    return [Launch("attention", grid, (THREADS,), args, shared, early=True)]
+    return [
+        Launch(
+            "attention",
+            grid,
+            (THREADS,),
+            (*(tensor_map(p, *box) for box in boxes), *args),
+            shared,
+            early=True,
+        )
+    ]
 
 
 VARIANT = Variant(

@@ -61,6 +61,12 @@ EMULATOR_ACCESS void wgmma_row_scores(float (&d)[groups][4], unsigned long long 
   note_result(d);
   product_start(d[0], nullptr, {.a = a, .b = b, .columns = columns, .accumulate = accumulate}, site);
 }
+// Of mini_dnn/ptx_few_values.cuh.
+EMULATOR_ACCESS void wgmma_few_values(float (&d)[1][4], unsigned long long a, unsigned long long b, bool accumulate,
+                                      Site site = Site::current()) {
+  note_result(d);
+  product_start(d[0], nullptr, {.a = a, .b = b, .columns = 8, .accumulate = accumulate, .transposed_a = true}, site);
+}
 // Of mini_dnn/ptx_few_scores.cuh.
 template <bool accumulate>
 EMULATOR_ACCESS void wgmma_few_scores(float (&d)[1][4], unsigned long long a, unsigned long long b,
