@@ -9,7 +9,7 @@ from mini_dnn.checking.results import Report, Result
 from mini_dnn.cli.check import describe
 from mini_dnn.device.finding import Finding, Party, Place
 from mini_dnn.ops.conv2d import OPERATION, ConvShape
-from mini_dnn.ops.hints import SAME_AS
+from mini_dnn.ops.hints import ACCURACY, SAME_AS
 
 SHAPES = [ConvShape(n, 1, 9, 9, 1, 3, 3) for n in (1, 2, 3)]
 
@@ -110,6 +110,23 @@ def test_report() -> None:
     assert first["effects"][0]["place"]["line"] == 14
     assert [shape["N"] for shape in first["shapes"]] == [1, 2]
     assert [shape["N"] for shape in second["shapes"]] == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("others", "told"),
+    [
+        ([], True),
+        (["9 elements are infinite: ..."], True),
+        ([""], False),
+        (["all of them have q >= 16"], False),
+    ],
+)
+def test_a_lower_precision_has_to_explain_all_results(others: list[str], told: bool) -> None:
+    note = f"{ACCURACY}tf32, not of fp32"
+    found = [replace(WRONG, notes=(each,) if each else ()) for each in (note, *others)]
+    for order in (found, found[::-1]):
+        (one,) = mistakes(zip(SHAPES, order, strict=False))
+        assert (note in one.told().notes) == told
 
 
 def test_a_guess_is_told_with_the_cause() -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mini_dnn.device.finding import Finding, Place
+from mini_dnn.ops.hints import ACCURACY, INFINITE
 
 # What a mistake is called that shows in several ways: by the first of these.
 CAUSES = (
@@ -43,10 +44,19 @@ class Mistake:
     finding: Finding
     met: list[Any]  # problems, or orders
     effects: list[Finding] = field(default_factory=list)
+    rounds: bool = True  # results that were wrong so far may be those of a lower precision
 
     def told(self) -> Finding:
         """The cause, with its effects."""
-        return replace(self.finding, effects=tuple(self.effects))
+        effects = tuple(self._rounded(effect) for effect in self.effects)
+        return replace(self._rounded(self.finding), effects=effects)
+
+    def _rounded(self, finding: Finding) -> Finding:
+        """Without a note that the result is rounded, if results of other problems are not."""
+        return replace(
+            finding,
+            notes=tuple(note for note in finding.notes if self.rounds or not note.startswith(ACCURACY)),
+        )
 
     def add(self, finding: Finding, place: Any) -> None:
         """Add a problem or order in which the mistake was also found."""
@@ -56,6 +66,7 @@ class Mistake:
             if not any(same_mistake(other, known) for known in (self.finding, *self.effects)):
                 self.effects.append(replace(other, effects=()))
         if finding.kind == "wrong":  # one problem tells more of it than another
+            self.rounds &= any(note.startswith(ACCURACY) or INFINITE in note for note in finding.notes)
             self.finding = _with_notes(self.finding, finding)
             self.effects = [_with_notes(effect, finding) for effect in self.effects]
 

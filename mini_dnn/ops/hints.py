@@ -17,6 +17,8 @@ from mini_dnn.ops.products import magnitudes
 # wide that results which lack a term are within it, too
 SUMS_IN_HALF = 0.1
 LARGEST_HALF = 65_504.0
+ACCURACY = "the result has the accuracy of "  # how the note about a lower precision begins
+INFINITE = "elements are infinite: "  # what the note about infinities contains
 SAME_AS = "the result is the same as when "  # how the note about a known mistake begins
 
 
@@ -38,13 +40,13 @@ def hint(operation: Operation, problem: Any, arrays: Arrays, found: Arrays, prec
     wrong = {name: wrong_elements(found[name], expected[name], bound[name]) for name in expected}
     infinite = sum(int((np.isinf(found[name]) & where).sum()) for name, where in wrong.items())
     if infinite:
-        return f"{infinite} elements are infinite: a value exceeded the range of the type (65,504 for half)"
+        return (
+            f"{infinite} {INFINITE}a value exceeded the range of its type (65,504 for half, 3.4e+38 for "
+            "float), or was divided by zero"
+        )
     for lower in PRECISIONS[PRECISIONS.index(precision) + 1 :]:
         if _rounds(found, expected, operation.bound(problem, arrays, lower), lower):
-            return (
-                f"the result has the accuracy of {lower}, not of {precision}: a value is probably stored in "
-                "a smaller type"
-            )
+            return f"{ACCURACY}{lower}, not of {precision}: a value is probably stored in a smaller type"
     for name, array in problem.named("out").items():
         if array.in_gap(wrong[name]).any() and not array.without_gap(wrong[name]).any():
             return f"{name} has a gap of {array.gap} elements after each row, and the kernel writes into it"
