@@ -34,7 +34,7 @@ PARTED = [  # each of four blocks gets a step, or more steps than a ring has
 ODD = [  # lines that start anywhere
     GemmShape(70, 100, 300, "fp16", "fp16", "nn", 1, 1.0, 0.0, 301, 0, 101),
     GemmShape(3, 131, 401, "fp16", "fp16"),
-    GemmShape(33, 50, 77, "bf16", "bf16", "nt", 2, 1.0, 0.0, 79, 78, 51),
+    GemmShape(33, 50, 277, "bf16", "bf16", "nt", 2, 1.0, 0.0, 279, 278, 51),
     GemmShape(30, 44, 100, "bf16", "fp32", "tn", 2, 0.5, -1.5, 33, 45),
     GemmShape(77, 67, 130, "fp16", "fp16", "tt", 2, 0.5, 1.5),
     GemmShape(2, 3, 1, "fp16", "fp16"),
