@@ -1,6 +1,7 @@
 """What ``attention/v11_odd_token`` computes itself, and for what it calls another."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from mini_dnn.running.verify import verify
 from mini_dnn.variant import find
 
 RUNG = find("attention/v11_odd_token")
+RULES: dict[str, Any] = RUNG.plan.__globals__  # type: ignore[union-attr]
 MOST_SHARED = 227 * 1024  # bytes, of a block of an H100
 WHOLE = AttentionShape(1, 3, 385, 64)  # six tiles: two items a head
 SPLIT = AttentionShape(1, 4, 449, 64, "fp16", "packed")  # seven: the last one is split, where that pays
@@ -22,16 +24,14 @@ PROBLEMS = [
     SPLIT,
     replace(SPLIT, B=2, layout="contiguous", scale=0.4),
     AttentionShape(1, 1, 577, 64, "fp16", "packed"),
-    AttentionShape(1, 23, 1025, 64),  # without the fixture, too: an odd number of heads
 ]
 
 
 @pytest.fixture
 def one_multiprocessor(monkeypatch: pytest.MonkeyPatch) -> None:
     """One block computes all units, and tiles are split at fewer tokens."""
-    module = RUNG.plan.__globals__  # type: ignore[union-attr]
-    monkeypatch.setitem(module, "MULTIPROCESSORS", 1)
-    monkeypatch.setitem(module, "LEAST_SPLIT", 300)
+    monkeypatch.setitem(RULES, "MULTIPROCESSORS", 1)
+    monkeypatch.setitem(RULES, "LEAST_SPLIT", 300)
 
 
 def is_own(problem: AttentionShape) -> bool:
@@ -60,13 +60,20 @@ def compare(problem: AttentionShape, arrays: Arrays, device: Device) -> None:
 
 
 @pytest.mark.usefixtures("one_multiprocessor")
-@pytest.mark.parametrize("problem", PROBLEMS[:-1], ids=lambda p: p.text)
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: p.text)
 def test_odd_tokens_of_one_block(problem: AttentionShape, device: Device) -> None:
     compare(problem, RUNG.operation.inputs(problem, 0), device)
 
 
-@pytest.mark.parametrize("problem", [WHOLE, PROBLEMS[-1]], ids=lambda p: p.text)
-def test_odd_tokens(problem: AttentionShape, device: Device) -> None:
+@pytest.mark.parametrize(
+    ("problem", "multiprocessors"), [(WHOLE, 132), (AttentionShape(1, 9, 449, 64), 13)], ids=str
+)
+def test_odd_tokens_of_several_blocks(
+    problem: AttentionShape, multiprocessors: int, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks with several units, which share heads; of the second problem, an odd number of them is split."""
+    monkeypatch.setitem(RULES, "MULTIPROCESSORS", multiprocessors)
+    monkeypatch.setitem(RULES, "LEAST_SPLIT", 300)
     compare(problem, RUNG.operation.inputs(problem, 0), device)
 
 

@@ -1,7 +1,6 @@
 """Checked mode with what other processors and compilers have: the portable switch of stacks, clang++."""
 
 import contextlib
-import functools
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from test_check import expected, run_wrong
 import mini_dnn.checking.check
 from mini_dnn.checking.check import check
 from mini_dnn.cli.check import describe
-from mini_dnn.device.emulator.checked import CheckedEmulator
+from mini_dnn.device.emulator.checked_streams import StreamEmulator
 from mini_dnn.device.emulator.compiler import OLDEST, find_compiler
 from mini_dnn.errors import DeviceError
 from mini_dnn.ops.conv2d import ConvShape
@@ -54,13 +53,6 @@ def assert_told(name: str, folder: Path) -> None:
 
 
 @pytest.fixture
-def with_ucontext(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        mini_dnn.checking.check, "CheckedEmulator", functools.partial(CheckedEmulator, ucontext=True)
-    )
-
-
-@pytest.fixture
 def with_clang(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("clang++", *(f"clang++-{version}" for version in range(OLDEST["clang++"], 24))):
         monkeypatch.setenv("CXX", name)
@@ -71,16 +63,21 @@ def with_clang(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.usefixtures("with_ucontext")
-class TestUcontext:
-    @pytest.mark.parametrize("name", NAMES)
-    def test_corpus(self, name: str, tmp_path: Path) -> None:
-        assert_told(name, tmp_path)
+def test_ucontext(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one test, as it takes a runtime of its own."""
+    devices = []
 
-    @pytest.mark.parametrize("name", ["m2", "m3"])
-    def test_no_false_finding(self, name: str) -> None:
+    def portable(limit: int) -> StreamEmulator:
+        devices.append(StreamEmulator(limit, ucontext=True))
+        return devices[-1]
+
+    monkeypatch.setattr(mini_dnn.checking.check, "StreamEmulator", portable)
+    for name in NAMES:
+        assert_told(name, tmp_path)
+    for name in ("m2", "m3"):
         report = check(find(name), [TINY])
         assert not report.findings, "\n".join(describe(report))
+    assert len(devices) == len(NAMES) + 2
 
 
 @pytest.mark.usefixtures("with_clang")

@@ -37,7 +37,7 @@ def agrees(problem: GemmShape, tile: Any, device: Device, monkeypatch: pytest.Mo
     return solved(V8, problem, device, seed=1).ok
 
 
-@pytest.mark.parametrize(("problem", "tile"), sampled(SHAPES, TILES, one_of=4, least=2))
+@pytest.mark.parametrize(("problem", "tile"), sampled(SHAPES, TILES, one_of=6, least=3))
 def test_every_tile_does_every_shape(
     problem: GemmShape, tile: Any, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,7 +32,9 @@ CALLING = [
 @pytest.mark.parametrize(
     "words", chosen(CALLING, lambda words: "vit/fused" in words or words.startswith("m3"))
 )
-def test_the_file_computes_what_the_variants_compute(words: str, tmp_path: Path, emulator: Device) -> None:
+def test_the_file_computes_what_the_variants_compute(
+    words: str, tmp_path: Path, quick_emulator: Device
+) -> None:
     name, text = words.split(" ")
     variant = find(name)
     problem = variant.operation.parse(text)
@@ -54,8 +56,8 @@ def test_the_file_computes_what_the_variants_compute(words: str, tmp_path: Path,
         name="taken",
     )
     arrays = variant.operation.inputs(problem, 0)
-    expected = run(variant, problem, arrays, emulator).outputs
-    found = run(taken, problem, arrays, emulator).outputs
+    expected = run(variant, problem, arrays, quick_emulator).outputs
+    found = run(taken, problem, arrays, quick_emulator).outputs
     for output, values in expected.items():
         np.testing.assert_array_equal(found[output], values)
 

@@ -35,7 +35,9 @@ def tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
     return chosen
 
 
-@pytest.mark.parametrize(("problem", "tile"), sampled(SHAPES, TILES, one_of=5), indirect=["tile"], ids=str)
+@pytest.mark.parametrize(
+    ("problem", "tile"), sampled(SHAPES, TILES, one_of=6, least=2), indirect=["tile"], ids=str
+)
 def test_every_tile_does_every_shape(problem: LinearShape, tile: Any, device: Device) -> None:
     arrays = LINEAR.inputs(problem, seed=1)
     found = run(V1, problem, arrays, device)

@@ -11,7 +11,7 @@ from shipped import small_problem
 
 from mini_dnn.device.base import Defines
 from mini_dnn.device.nvcc import OPTIONS, build_cubin, find_nvcc, nvcc_arch
-from mini_dnn.device.sources import INCLUDE
+from mini_dnn.device.sources import INCLUDE, texts
 from mini_dnn.errors import CompileError, DeviceError
 from mini_dnn.ops.conv2d import LAYERS
 from mini_dnn.ops.conv2d_relu_pool import ConvPoolShape
@@ -31,10 +31,25 @@ def different_defines(variant: Variant) -> list[Defines]:
     return list({tuple(sorted(defines.items())): defines for defines in taken}.values())
 
 
+WARPGROUPS: list[tuple[str, Any]] = [  # take their products
+    *((name, LAYER_2) for name in ("layers/custom", "m3/fp32_split")),
+    *(("layers/fused", ConvPoolShape(**LAYER_2.fields, pool=pool)) for pool in (2, 4)),
+    *(("networks/lenet/tensor_cores", batch) for batch in (LenetBatch(9), LenetBatch(999, True, 28))),
+]
+
+
 def compilations(variant: Variant) -> set[tuple[str, int, int]]:
-    """Name, architecture, number of the definitions: first for the oldest architecture, last for 90."""
-    oldest = max(75, variant.min_arch)
-    return {(variant.name, oldest, 0), (variant.name, 90, len(different_defines(variant)) - 1)}
+    """Name, architecture, number of the definitions: first for the oldest architecture, last for 90.
+
+    Not the latter if it is the same code: what an older architecture takes, 90 takes, too. Those of
+    `WARPGROUPS` are compiled for 90 below.
+    """
+    oldest, last = max(75, variant.min_arch), len(different_defines(variant)) - 1
+    first = {(variant.name, oldest, 0)}
+    differs = last > 0 or any("__CUDA_ARCH" in text for text in texts(variant.source))
+    if not differs or variant.name in dict(WARPGROUPS):
+        return first
+    return first | {(variant.name, 90, last)}
 
 
 COMPILATIONS = [case for name in names() if find(name).plan for case in sorted(compilations(find(name)))]
@@ -57,13 +72,6 @@ def notes_on_products(source: Path, defines: Defines, folder: Path) -> list[str]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "wgmma.mma_async" in (folder / f"{source.stem}.ptx").read_text()
     return re.findall(r".*(?:wgmma|GMMA).*", done.stderr)
-
-
-WARPGROUPS: list[tuple[str, Any]] = [  # take their products
-    *((name, LAYER_2) for name in ("layers/custom", "m3/fp32_split")),
-    *(("layers/fused", ConvPoolShape(**LAYER_2.fields, pool=pool)) for pool in (2, 4)),
-    *(("networks/lenet/tensor_cores", batch) for batch in (LenetBatch(9), LenetBatch(999, True, 28))),
-]
 
 
 @needs_nvcc

@@ -26,7 +26,8 @@ from report_records import (
 from mini_dnn.cli import main
 from mini_dnn.errors import DataError, MiniDnnError
 from mini_dnn.measuring.files import read_json, write
-from mini_dnn.measuring.records import BenchFile, ServingFile
+from mini_dnn.measuring.records import BenchFile
+from mini_dnn.measuring.serving_records import ServingFile
 from mini_dnn.measuring.strict import checksum
 from mini_dnn.report.board import boards
 from mini_dnn.report.load import RESULTS, load, results_files

@@ -172,14 +172,14 @@ def test_auto_says_why_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing() -> None:
         raise DeviceError("PyCUDA cannot be imported")
 
-    monkeypatch.setattr("mini_dnn.device.cuda._driver", missing)
+    monkeypatch.setattr("mini_dnn.device.cuda.load_pycuda", missing)
     assert "no GPU: PyCUDA cannot be imported" in open_device("auto").description
     with pytest.raises(DeviceError, match="PyCUDA"):
         open_device("cuda")
 
 
 def test_gpu_needs_the_bindings_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mini_dnn.device.cuda._driver", SimpleNamespace)
+    monkeypatch.setattr("mini_dnn.device.cuda.load_pycuda", SimpleNamespace)
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
     with pytest.raises(DeviceError, match=r"cuda-bindings cannot be imported .* pip install -e '\.\[gpu\]'"):
         open_device("cuda")
@@ -198,7 +198,7 @@ def test_gpu_errors_become_device_errors(monkeypatch: pytest.MonkeyPatch) -> Non
         raise Error("cuInit failed: no CUDA-capable device is detected")
 
     driver = SimpleNamespace(init=init, Error=Error, MemoryError=OutOfMemory)
-    monkeypatch.setattr("mini_dnn.device.cuda._driver", lambda: driver)
+    monkeypatch.setattr("mini_dnn.device.cuda.load_pycuda", lambda: driver)
     monkeypatch.setattr("mini_dnn.device.cuda.load_driver", lambda: None)
     with pytest.raises(DeviceError, match="the GPU cannot be opened: cuInit failed: no CUDA-capable device"):
         open_device("cuda")

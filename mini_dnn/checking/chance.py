@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from mini_dnn.checking.schedules import SCHEDULES
+from mini_dnn.device.cures import CURES
 from mini_dnn.device.emulator.checked import CheckedEmulator, KernelError
 from mini_dnn.device.emulator.unset import unset_variables
-from mini_dnn.device.finding import CURES, Finding, Party, Place
+from mini_dnn.device.finding import Finding, Party, Place
 from mini_dnn.errors import DeviceError, LaunchError
 from mini_dnn.ops import Arrays, Operation
 from mini_dnn.ops.compare import wrong_elements

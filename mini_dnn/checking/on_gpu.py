@@ -19,7 +19,8 @@ from mini_dnn.checking.judge import judge
 from mini_dnn.checking.results import LEAST, Report, Result
 from mini_dnn.checking.verdicts import Run, verdicts
 from mini_dnn.device import tools
-from mini_dnn.device.finding import CURES, Finding
+from mini_dnn.device.cures import CURES
+from mini_dnn.device.finding import Finding
 from mini_dnn.errors import MiniDnnError
 from mini_dnn.variant import Variant
 

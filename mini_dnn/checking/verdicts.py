@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from mini_dnn.checking.sanitizer import Record
-from mini_dnn.device.finding import CURES, Fault, Finding, Party, Place, Target, explain_fault
+from mini_dnn.device.cures import CURES
+from mini_dnn.device.finding import Fault, Finding, Party, Place, Target, explain_fault
 from mini_dnn.device.sources import source_files
 from mini_dnn.ops import Arrays
 

@@ -18,9 +18,9 @@ from mini_dnn.measuring.bench import CHECKED, PUBLISHED, RANDOM
 from mini_dnn.measuring.files import write
 from mini_dnn.measuring.inference import NETWORK, STEPS, Program, find_step
 from mini_dnn.measuring.measure import UNSETTLED, Setting
-from mini_dnn.measuring.records import Growth, Latency, Throughput
 from mini_dnn.measuring.served import all_forms
 from mini_dnn.measuring.serving import ENTRIES, GROWTH, REQUESTS, Service, ServingBench
+from mini_dnn.measuring.serving_records import Growth, Latency, Throughput
 from mini_dnn.running.runner import check_runnable
 from mini_dnn.variant import Variant, find
 

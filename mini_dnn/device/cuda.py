@@ -18,7 +18,8 @@ from mini_dnn.device.bindings import load_driver, reason
 from mini_dnn.device.clusters import ALONE, Sizes
 from mini_dnn.device.cublas import WORKSPACE, Cublas
 from mini_dnn.device.cuda_buffer import CudaBuffer, LentCudaBuffer, address_of, own, same_size
-from mini_dnn.device.cuda_module import CudaModule, LaunchSettings
+from mini_dnn.device.cuda_driver import load_pycuda
+from mini_dnn.device.cuda_module import CudaModule, LaunchSettings, loaded
 from mini_dnn.device.cuda_stream import CudaStream
 from mini_dnn.device.graph import CudaGraph
 from mini_dnn.device.nvcc import build_cubin, nvcc_arch
@@ -44,7 +45,7 @@ class CudaDevice:
     has_clock = True
 
     def __init__(self, index: int = 0) -> None:
-        self._cuda, self._bindings = _driver(), load_driver()
+        self._cuda, self._bindings = load_pycuda(), load_driver()
         with self._errors("the GPU cannot be opened"):
             self._cuda.init()
             if index >= self._cuda.Device.count():
@@ -97,7 +98,7 @@ class CudaDevice:
 
     def symbol(self, module: Module, name: str) -> CudaBuffer:
         """The variable of that name in the module, as a buffer of bytes."""
-        return _loaded(module).variable(name)
+        return loaded(module).variable(name)
 
     def empty(
         self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32, fill: bool = True
@@ -193,7 +194,7 @@ class CudaDevice:
         """Launch a kernel; what goes wrong inside it is raised by the next copy or `synchronize`."""
         handle = self._stream(stream).handle
         settings = LaunchSettings(tuple(grid), tuple(block), shared_bytes, handle, cluster, early)
-        _loaded(module).kernel(kernel).launch(settings, args)
+        loaded(module).kernel(kernel).launch(settings, args)
 
     def gemm(self, product: Product, a: Buffer, b: Buffer, c: Buffer, stream: int = 0) -> None:
         """Multiply by cuBLAS."""
@@ -292,39 +293,3 @@ class CudaDevice:
         if number not in self._streams:
             self._streams[number] = self._cuda.Stream(NON_BLOCKING)
         return self._streams[number]
-
-
-def bus_ids() -> list[str]:
-    """PCI bus ids of all GPUs, in the order of their numbers; no GPU is opened.
-
-    Raises
-    ------
-    DeviceError
-        PyCUDA or the driver is missing, or there is no GPU.
-    """
-    cuda = _driver()
-    try:
-        cuda.init()
-        found = [cuda.Device(index).pci_bus_id() for index in range(cuda.Device.count())]
-    except cuda.Error as error:
-        raise DeviceError(f"the GPUs cannot be counted: {error}") from error
-    if not found:
-        raise DeviceError("the driver reports no GPU")
-    return found
-
-
-def _driver() -> Any:
-    try:
-        import pycuda.driver as driver
-    except ImportError as error:
-        raise DeviceError(
-            f"PyCUDA cannot be imported ({error}); on a machine with the CUDA toolkit and driver, "
-            "pip install -e '.[gpu]' adds it"
-        ) from error
-    return driver
-
-
-def _loaded(module: Module) -> CudaModule:
-    if not isinstance(module, CudaModule):
-        raise DeviceError(f"{module!r} was not compiled for this GPU")
-    return module

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mini_dnn.device.base import Buffer, MappedBuffer, Scalar, Work
+from mini_dnn.device.base import Buffer, MappedBuffer, Module, Scalar, Work
 from mini_dnn.device.bindings import reason
 from mini_dnn.device.clusters import ALONE, CLUSTER_ARCH, Sizes, cluster_fault
 from mini_dnn.device.cuda_buffer import CudaBuffer, LentCudaBuffer, address_of
@@ -259,3 +259,10 @@ def _passed(arg: Buffer | Scalar | MappedBuffer) -> bytes:
     if isinstance(arg, MappedBuffer):
         return encoded(*arg.at(address_of(arg.buffer))).tobytes()
     return arg.tobytes() if isinstance(arg, np.generic) else address_of(arg).to_bytes(8, "little")
+
+
+def loaded(module: Module) -> CudaModule:
+    """The module, which a GPU must have compiled."""
+    if not isinstance(module, CudaModule):
+        raise DeviceError(f"{module!r} was not compiled for this GPU")
+    return module

@@ -125,7 +125,7 @@ def _numbers(text: str, count: int) -> list[int]:
 
 def _buses(text: str) -> list[str]:
     """PCI bus ids of all GPUs."""
-    from mini_dnn.device.cuda import bus_ids
+    from mini_dnn.device.cuda_driver import bus_ids
 
     try:
         return bus_ids()

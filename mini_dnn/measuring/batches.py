@@ -13,7 +13,6 @@ from msgspec import Meta
 from mini_dnn import ops
 from mini_dnn.measuring.files import Stored, converted, refuse
 from mini_dnn.measuring.records import (
-    MOST_SERVED,
     Count,
     Hash,
     Level,
@@ -25,6 +24,7 @@ from mini_dnn.measuring.records import (
     Whole,
     check_started,
 )
+from mini_dnn.measuring.serving_records import MOST_SERVED
 
 SCHEMA = "batches-1"
 MOST_TURNS = 1_000

@@ -12,12 +12,8 @@ import msgspec
 from mini_dnn import ops
 from mini_dnn.errors import DataError, MiniDnnError, ShapeError, VariantError, meant_file
 from mini_dnn.measuring import strict
-from mini_dnn.measuring.records import (
-    OLD_SCHEMAS,
-    SCHEMAS,
-    BenchFile,
-    ServingFile,
-)
+from mini_dnn.measuring.records import OLD_SCHEMAS, SCHEMAS, BenchFile
+from mini_dnn.measuring.serving_records import ServingFile
 from mini_dnn.paths import read_regular, write_atomically
 
 T = TypeVar("T")

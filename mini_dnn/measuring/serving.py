@@ -15,7 +15,7 @@ from mini_dnn.errors import CheckError, DeviceError
 from mini_dnn.measuring.bench import SEED, code_of, head_of, spread, state_of
 from mini_dnn.measuring.measure import Setting, measure
 from mini_dnn.measuring.nvml import Watch
-from mini_dnn.measuring.records import Growth, Latency, ServingFile, Throughput
+from mini_dnn.measuring.serving_records import Growth, Latency, ServingFile, Throughput
 from mini_dnn.ops import Arrays
 from mini_dnn.running.resident import SLOTS, Resident
 from mini_dnn.running.timing import Timed

@@ -10,7 +10,7 @@ from mini_dnn import ops
 from mini_dnn.device.sources import source_hash
 from mini_dnn.errors import VariantError
 from mini_dnn.measuring.bench import code_of
-from mini_dnn.measuring.records import Growth
+from mini_dnn.measuring.serving_records import Growth
 from mini_dnn.nn.weights import TEST_COUNTS
 from mini_dnn.report.rows import Record, Row
 from mini_dnn.variant import Variant, own

@@ -11,9 +11,10 @@ from mini_dnn.errors import DataError, UsageError, meant_file
 from mini_dnn.measuring.batches import SCHEMA as BATCHES
 from mini_dnn.measuring.batches import Batches, batches_file
 from mini_dnn.measuring.files import bench_file, is_verified, read_json, serving_file
-from mini_dnn.measuring.records import SCHEMA, SERVING_SCHEMAS
+from mini_dnn.measuring.records import SCHEMA
 from mini_dnn.measuring.savings import SCHEMAS as SAVINGS
 from mini_dnn.measuring.savings import Savings, savings_file
+from mini_dnn.measuring.serving_records import SERVING_SCHEMAS
 from mini_dnn.paths import ROOT
 from mini_dnn.report import peers
 from mini_dnn.report.growth_rows import of_growth

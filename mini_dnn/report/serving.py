@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from mini_dnn.measuring import records
 from mini_dnn.measuring.files import Stored
-from mini_dnn.measuring.records import ServingFile
+from mini_dnn.measuring.serving_records import Growth, ServingFile
 
 KEYS = {  # rows that agree in these are of the same thing
     "latency": ("variant", "send", "graph"),
@@ -65,7 +64,7 @@ def latest(servings: Iterable[Serving], kind: str) -> list[Any]:
     return list({tuple(getattr(row, name) for name in KEYS[kind]): row for row in rows}.values())
 
 
-def curves(rows: Iterable[records.Growth]) -> list[Curve]:
+def curves(rows: Iterable[Growth]) -> list[Curve]:
     """The rows with an op time, put together."""
     found: dict[tuple[str, str, str], dict[int, float]] = {}
     for row in rows:

@@ -10,8 +10,8 @@ import numpy as np
 from matplotlib import figure as matplotlib_figure
 from matplotlib.ticker import FuncFormatter
 
-from mini_dnn.measuring.records import Latency, OpTime, Throughput
 from mini_dnn.measuring.serving import LIMIT
+from mini_dnn.measuring.serving_records import Latency, OpTime, Throughput
 from mini_dnn.report.document import NOT_THERE, Block, Figure, Heading, Table, Text, Warnings
 from mini_dnn.report.serving import LINEAR, Curve, Serving, curves, latest
 from mini_dnn.report.stale import stale_lines

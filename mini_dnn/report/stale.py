@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from mini_dnn.errors import VariantError
 from mini_dnn.measuring.bench import code_of
-from mini_dnn.measuring.records import OpTime
+from mini_dnn.measuring.serving_records import OpTime
 from mini_dnn.report.load import Results
 from mini_dnn.report.rows import Row
 from mini_dnn.report.serving import Serving

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from mini_dnn.device.base import Defines
 from mini_dnn.device.cache import cache_dir, kept, key, may_compile, work
+from mini_dnn.device.emulator.checked_build import UNSET, UNSET_BYTES, UNSET_CONSTANT, build_checked
 from mini_dnn.device.emulator.compiler import (
     CHECKED_LINK_FLAGS,
     COPIES,
@@ -24,34 +25,13 @@ from mini_dnn.device.emulator.counted_build import MOST_TIMES, UNROLL, build_cou
 from mini_dnn.device.emulator.messages import explained
 from mini_dnn.device.emulator.runtime_build import INCLUDE, header_folder
 from mini_dnn.device.emulator.scan import Scan, scan
-from mini_dnn.device.emulator.unset import unset_section
 from mini_dnn.device.sources import INCLUDE as PROJECT_INCLUDE
 from mini_dnn.device.sources import source_hash
 from mini_dnn.errors import CompileError, DeviceError, SharedMemoryError
 from mini_dnn.progress import busy
 
 MAX_SHARED_BYTES = 227 * 1024  # a block's, on sm_90: CUDA C++ Programming Guide, technical specifications
-REDZONE_BYTES = 256  # at least, and as much as its size, after each variable of a checked kernel file
 MAX_STATIC_SHARED_BYTES = 48 * 1024  # nvcc and the driver refuse more
-VARIABLE_END = re.compile(
-    r"^\t\.size\t(?P<name>[\w.$]+), (?P<size>\d+)\n(?P=name):\n"
-    r"(?:\t\.(?:zero|byte|value|long|quad|float|double|ascii|string)\b.*\n)+",
-    re.MULTILINE,
-)
-CLANG_VARIABLE_END = re.compile(r"^\t\.size\t[\w.$]+, (?P<size>\d+)\n", re.MULTILINE)
-# What compilers fill variables with that have no initial value, by four or eight bytes; see checked/unset.h.
-UNSET = re.compile(
-    r"(?<![\w.-])(?:-16843010|4278124286|0xfefefefe|-72340172838076674|18374403900871474942)(?!\w)"
-)
-UNSET_BYTES = re.compile(
-    r"\tmovl\t\$-2, (?P<register>%\w+)\n(?P<between>(?:\t(?:\.loc|\.cfi|vmovd\t(?P=register),).*\n)*)"
-    r"\tvpbroadcastb\t(?P<operands>%\w+, %\w+)\n"
-)
-UNSET_CONSTANT = re.compile(
-    r"^(\.LC\d+:\n)((?:\t\.byte\t-2\n\t\.byte\t-2\n\t\.byte\t-2\n\t\.byte\t-2\n)+)", re.MULTILINE
-)
-UNSET_FLOAT = 0x7FA5A5A5
-BYTES = ("utf-8", "surrogateescape")  # clang++ writes strings' bytes as they are
 # As thread_local g++ would reach it through a function that it makes, with counters in it like a kernel, and
 # workers of a cluster ask for it before they have counters.
 DYNAMIC_BYTES = 'extern __thread char emulator_dynamic_bytes[] asm("emulator_dynamic_shared");'
@@ -156,7 +136,7 @@ def _compile(source: Path, defines: Defines, compiler: Compiler, runtime: Path, 
             wrapper.write_text("\n".join([*lines, *_descriptions(found, checked or compiler.counted)]) + "\n")
             # the second pass alone, as the first one leaves CUDA's qualifiers as they are
             flags.insert(0, f"-isystem{header_folder(compiler, runtime, checked)}")
-            build = _build_with_redzones if checked else build_counted if compiler.counted else _build
+            build = build_checked if checked else build_counted if compiler.counted else _build
             done = build(compiler, flags, wrapper, runtime, made)
         if done.returncode:
             raise CompileError(
@@ -219,35 +199,6 @@ def _build(
     compiler: Compiler, flags: list[str], wrapper: Path, runtime: Path, made: Path
 ) -> subprocess.CompletedProcess[str]:
     return compiler.run([*flags, *LINK_FLAGS, str(wrapper), str(runtime), "-o", str(made)])
-
-
-def _build_with_redzones(
-    compiler: Compiler, flags: list[str], wrapper: Path, runtime: Path, made: Path
-) -> subprocess.CompletedProcess[str]:
-    """By way of assembly, in which each variable gets some bytes behind it that belong to none."""
-    assembly = wrapper.with_suffix(".s")
-    done = compiler.run([*flags, "-S", str(wrapper), "-o", str(assembly)])
-    if not done.returncode:
-        end = CLANG_VARIABLE_END if compiler.is_clang else VARIABLE_END
-        text = end.sub(
-            lambda m: f"{m[0]}\t.zero\t{max(REDZONE_BYTES, int(m['size']))}\n", assembly.read_text(*BYTES)
-        )
-        assembly.write_text(_with_signals(text) + unset_section(done.stderr), *BYTES)
-        wraps = (*CHECKED_LINK_FLAGS, *STORES_LINK_FLAGS)
-        done = compiler.run([*LINK_FLAGS, *wraps, str(assembly), str(runtime), "-o", str(made)])
-    return done
-
-
-def _with_signals(assembly: str) -> str:
-    """Variables that the compiler fills hold numbers that signal when they are used."""
-    fills = rf"\tmovl\t${UNSET_FLOAT}, \g<register>\n\g<between>\tvpbroadcastd\t\g<operands>\n"
-    constant = lambda m: m[1] + f"\t.long\t{UNSET_FLOAT}\n" * (m[2].count("\n") // 4)  # noqa: E731
-    return UNSET_CONSTANT.sub(constant, UNSET_BYTES.sub(fills, UNSET.sub(_unset, assembly)))
-
-
-def _unset(match: re.Match[str]) -> str:
-    long = len(match[0].lstrip("-")) > 10
-    return str(UNSET_FLOAT * (1 + (1 << 32)) if long else UNSET_FLOAT)
 
 
 def _check_static_shared(source: Path, found: Scan, library: Path) -> None:

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from mini_dnn.device.base import Buffer, Defines, MappedBuffer, Module, Scalar
 from mini_dnn.device.clusters import ALONE, Sizes
+from mini_dnn.device.cures import CURES
 from mini_dnn.device.emulator.checked_finding import FailedLaunch, with_places
 from mini_dnn.device.emulator.checked_interface import CFinding, CSharedArray, CTarget
 from mini_dnn.device.emulator.declarations import read_only_and_not
@@ -30,7 +31,7 @@ from mini_dnn.device.emulator.judged import Judged
 from mini_dnn.device.emulator.memory import EmulatorBuffer
 from mini_dnn.device.emulator.runtime import CFailure, FailureKind
 from mini_dnn.device.emulator.symbols import Symbols, read_symbols, source_lines
-from mini_dnn.device.finding import CURES, Finding, Party, Place
+from mini_dnn.device.finding import Finding, Party, Place
 from mini_dnn.errors import DeviceError, LaunchError
 
 STEP_LIMIT = 50_000_000  # a second or two; blocks at the shapes of a check make a thousandth of it

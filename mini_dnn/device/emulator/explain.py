@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from mini_dnn.device.finding import CURES, Finding, Party, Place
+from mini_dnn.device.cures import CURES
+from mini_dnn.device.finding import Finding, Party, Place
 
 STUCK_PLACE = re.compile(r"\(([^():]*):(\d+)(?::\d+)?\)")
 THREADS = re.compile(r" *threads (?P<threads>[-\d, .]+) (?P<where>.*)")

@@ -6,9 +6,9 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+from mini_dnn.device.cures import CURES as WAIT_CURES
 from mini_dnn.device.emulator.explain import explain_stuck
 from mini_dnn.device.emulator.explain_cluster import CURES as CLUSTER_CURES
-from mini_dnn.device.finding import CURES as WAIT_CURES
 from mini_dnn.device.finding import Fault, Finding, Party
 
 CLUSTER_WAIT = re.compile(r"wait at (cluster_\w+) \(.*?\), which (\d+ of the \d+) threads")

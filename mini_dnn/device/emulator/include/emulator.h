@@ -11,6 +11,8 @@
 #include "emulator/types.h"
 #include "emulator/warp.h"
 #include "emulator/groups.h"
+#include "emulator/groups_lacks.h"
+#include "emulator/groups_reduce.h"
 #include "emulator/atomics.h"
 #include "emulator/math.h"
 #include "emulator/integers.h"

@@ -1,58 +1,10 @@
 // CUDA's cooperative groups, as far as kernels that are launched in the ordinary way have them.
 #pragma once
 #include "builtins.h"
+#include "lane_masks.h"
 #include "warp.h"
 
 namespace emulator {
-
-// The lanes of this thread's warp that are a tile of `size` with it.
-inline unsigned tile_mask(unsigned size) {
-  return (size == 32 ? EMULATOR_FULL_WARP : (1u << size) - 1) << (lane() & ~(size - 1));
-}
-// The lanes of `mask` before this one, and the lane of `mask` that comes as the i-th.
-inline unsigned rank_in(unsigned mask) { return __builtin_popcount(mask & ((1u << lane()) - 1)); }
-inline unsigned lane_at(unsigned mask, unsigned i) {
-  while (i--) mask &= mask - 1;
-  return mask ? __builtin_ctz(mask) : 32;
-}
-// Bits of lanes as bits of ranks.
-inline unsigned packed(unsigned bits, unsigned mask) {
-  unsigned result = 0;
-  for (unsigned i = 0; mask; mask &= mask - 1, i++) result |= (bits >> __builtin_ctz(mask) & 1) << i;
-  return result;
-}
-
-// What lanes pass to a reduction, and the tree in which it is done.
-template <class T, class Op>
-struct Reduction {
-  T value;
-  const Op* op;
-  unsigned mask;
-};
-template <class T, class Op>
-void reduce_group(void* const* arguments, unsigned arrived) {
-  using Lane = Reduction<T, Op>;
-  auto of = [&](unsigned lane) -> Lane& { return *static_cast<Lane*>(arguments[lane]); };
-  const unsigned mask = of(__builtin_ctz(arrived)).mask, count = __builtin_popcount(mask);
-  const Op& op = *of(__builtin_ctz(arrived)).op;
-  T values[32];
-  unsigned lanes[32];
-  for (unsigned i = 0; i < count; i++) {
-    lanes[i] = lane_at(mask, i);
-    if (!(arrived >> lanes[i] & 1)) return note_absent(__builtin_ctz(arrived), lanes[i]);
-    values[i] = of(lanes[i]).value;
-  }
-  unsigned width = 1;
-  while (width < count) width *= 2;
-  for (unsigned step = width / 2; step; step /= 2) {
-    T before[32];
-    for (unsigned i = 0; i < count; i++) before[i] = values[i];
-    for (unsigned i = 0; i < count; i++)
-      if ((i ^ step) < count) values[i] = op(before[i], before[i ^ step]);
-  }
-  const bool all_alike = width == count;
-  for (unsigned i = 0; i < count; i++) of(lanes[i]).value = values[all_alike ? i : 0];
-}
 
 namespace cooperative_groups {
 
@@ -290,75 +242,5 @@ auto group_size(const Group& group) {
   return group.size();
 }
 
-// What the emulator lacks, each with what does the same.
-#define EMULATOR_LACKS(name, words)                                                       \
-  template <class... Arguments>                                                           \
-  thread_block name(const Arguments&...) {                                                \
-    static_assert(details::never<Arguments...>, "the emulator has no " #name ": " words); \
-    return {};                                                                            \
-  }
-EMULATOR_LACKS(this_cluster, "#include <mini_dnn/ptx.cuh> has ptx::cluster_sync() and ptx::cluster_shared()")
-EMULATOR_LACKS(this_multi_grid, "launch a kernel on each GPU")
-EMULATOR_LACKS(binary_partition, "use coalesced_threads() in each branch of the if")
-EMULATOR_LACKS(labeled_partition, "use __match_any_sync(), which returns the lanes that have the same label")
-EMULATOR_LACKS(invoke_one, "write if (group.thread_rank() == 0)")
-EMULATOR_LACKS(invoke_one_broadcast, "write if (group.thread_rank() == 0), and group.shfl(value, 0)")
-EMULATOR_LACKS(memcpy_async,
-               "let each thread copy elements and call group.sync(), or use ptx::cp_async() of <mini_dnn/ptx.cuh>")
-EMULATOR_LACKS(wait,
-               "let each thread copy elements and call group.sync(), or use ptx::cp_async() of <mini_dnn/ptx.cuh>")
-EMULATOR_LACKS(inclusive_scan, "add up group.shfl_up(sum, d) for d = 1, 2, 4 ... where thread_rank() >= d")
-EMULATOR_LACKS(exclusive_scan, "use the sum of group.shfl_up(sum, d) for d = 1, 2, 4 ..., minus the thread's own value")
-#undef EMULATOR_LACKS
-
-// Of cooperative_groups/reduce.h, which makes it visible.
-namespace reductions {
-
-#define EMULATOR_OPERATION(name, expression)                          \
-  template <class T>                                                  \
-  struct name {                                                       \
-    T operator()(const T& a, const T& b) const { return expression; } \
-  };
-EMULATOR_OPERATION(plus, a + b)
-EMULATOR_OPERATION(less, b < a ? b : a)
-EMULATOR_OPERATION(greater, a < b ? b : a)
-EMULATOR_OPERATION(bit_and, a& b)
-EMULATOR_OPERATION(bit_or, a | b)
-EMULATOR_OPERATION(bit_xor, a ^ b)
-#undef EMULATOR_OPERATION
-
-template <class T, class Op>
-T reduce_lanes(unsigned mask, T value, const Op& op, const char* name, Site site) {
-  Reduction<T, Op> record{value, &op, mask};
-  warp_barrier(mask, &record, reduce_group<T, Op>, name, site);
-  return record.value;
-}
-template <unsigned Size, class Of, class T, class Op>
-T reduce(const thread_block_tile<Size, Of>&, const T& value, const Op& op, Site site = Site::current()) {
-  return reduce_lanes(tile_mask(Size), value, op, "cooperative_groups::reduce", site);
-}
-template <class T, class Op>
-T reduce(const coalesced_group& group, const T& value, const Op& op, Site site) {
-  return reduce_lanes(group.mask_, value, op, "cooperative_groups::reduce", site);
-}
-template <class T, class Op>
-T reduce(const thread_group&, const T& value, const Op&) {
-  static_assert(
-      details::never<Op>,
-      "cooperative_groups::reduce takes a tile: reduce each tile of 32, and then the tiles' results, which go "
-      "through shared memory and block.sync()");
-  return value;
-}
-#define EMULATOR_LACKS(name)                                                                                 \
-  template <class... Arguments>                                                                              \
-  void name(const Arguments&...) {                                                                           \
-    static_assert(details::never<Arguments...>,                                                              \
-                  "the emulator has no " #name ": let thread_rank() 0 store or add the result of reduce()"); \
-  }
-EMULATOR_LACKS(reduce_store_async)
-EMULATOR_LACKS(reduce_update_async)
-#undef EMULATOR_LACKS
-
-}  // namespace reductions
 }  // namespace cooperative_groups
 }  // namespace emulator

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <array>
 
-#include "access.h"
 #include "order.h"
+#include "verdict.h"
 
 namespace emulator {
 
@@ -20,13 +20,6 @@ using Parts = std::array<Cell, 4>;
 std::vector<Parts> all_parts;
 std::vector<uint32_t> free_parts;
 
-// What a racing write is about to change: if it changes nothing, both wrote the same value.
-struct {
-  const char* address = nullptr;
-  size_t bytes;
-  char before[16];
-} the_write;
-
 Parts& parts_of(Cell& cell) {
   if (cell.write_epoch != SPLIT) {
     if (free_parts.empty()) {
@@ -41,84 +34,6 @@ Parts& parts_of(Cell& cell) {
     cell.seen = 0;
   }
   return all_parts[cell.write_pc];
-}
-
-// At a barrier or a warp function: it may turn out that these are different ones.
-bool threads_wait() {
-  const Worker& w = *this_worker;
-  for (unsigned i = 0; i < w.total; i += WARP)
-    if (w.warps[i / WARP].open) return true;
-  return w.waiting_count;
-}
-
-void note(FindingKind kind, const Region& r, const Access& a, Party other) {
-  Finding& f = the_check.finding;
-  f.kind = kind;
-  f.memory = r.memory;
-  f.index = r.index;
-  f.start = reinterpret_cast<uint64_t>(r.start);
-  f.offset = a.address - r.start;
-  f.bytes = a.bytes;
-  f.block = block_check(r.rank).block;
-  f.own = {a.write, a.manner == Manner::atomic, linear_thread, the_check.block, a.pc};
-  f.other = other;
-  f.exited = this_worker->total - this_worker->alive;
-  f.detail = Detail::none;
-  if (r.memory == Memory::heap) note_heap(f);
-}
-
-[[noreturn]] void report(FindingKind kind, const Region& r, const Access& a, Party other = {}) {
-  Check& c = the_check;
-  if (!c.pending || c.finding.kind != FindingKind::race) note(kind, r, a, other);
-  c.pending = false;
-  stop(FailureKind::finding);
-}
-
-// A race within a block waits until its threads meet: if they wait at different barriers, that is its cause.
-void report_race(const Region& r, const Access& a, Party other) {
-  Check& c = the_check;
-  if (c.pending && c.finding.kind == FindingKind::race) return;
-  note(FindingKind::race, r, a, other);
-  const bool both_write = a.write && other.write && a.manner != Manner::atomic && a.bytes <= sizeof the_write.before;
-  const bool of_warp = other.thread / WARP == linear_thread / WARP;
-  const bool waits = !c.many && other.block == c.block && (of_warp || threads_wait());
-  c.pending = both_write || waits;
-  if (!c.pending) stop(FailureKind::finding);
-  if (!both_write) return;
-  the_write.address = a.address;
-  the_write.bytes = a.bytes;
-  memcpy(the_write.before, a.address, a.bytes);
-  c.pause = c.steps + 1;
-}
-
-// How far an access lies outside of an array.
-int64_t distance(const Region& r, const Access& a) {
-  return a.address < r.start ? r.start - a.address : a.address + a.bytes - (r.start + r.bytes);
-}
-
-// What a kernel may use beside its arrays and its stack: the constants of its library (tables, texts), and the list of
-// what lanes pass, which the last lane of a warp function reads.
-bool is_allowed(const Access& a) {
-  const Check& c = the_check;
-  const auto* worker = reinterpret_cast<const char*>(this_worker);
-  if (a.address >= worker && a.address < worker + sizeof(Worker)) return !a.write;
-  return !a.write && a.address >= c.target.base && a.address < c.target.data_start;
-}
-
-// Not in any one array.
-void outside(const Access& a) {
-  if (is_allowed(a) || check_beside_heap(a)) return;
-  const Check& c = the_check;
-  const int rank = shared_of(a.address);
-  const bool in_data = a.address >= c.target.data_start && a.address < c.target.data_end;
-  const Region* nearest = nullptr;
-  for (const Region& r : c.regions) {
-    const bool possible =
-        rank >= 0 ? r.memory == Memory::shared && r.rank == unsigned(rank) : !in_data || r.memory == Memory::symbol;
-    if (possible && (!nearest || distance(r, a) < distance(*nearest, a))) nearest = &r;
-  }
-  static const Region none = {};
-  report(FindingKind::out_of_bounds, nearest ? *nearest : none, a);
 }
 
 const Region* find(const Access& a) {
@@ -273,66 +188,6 @@ const Cell* parts_of(const Cell& cell, int& count) {
   return split ? all_parts[cell.write_pc].data() : &cell;
 }
 
-void look_at_write() {
-  if (!the_write.address) return;
-  Check& c = the_check;
-  if (c.pending && !memcmp(the_write.before, the_write.address, the_write.bytes)) c.finding.detail = Detail::same_value;
-  the_write.address = nullptr;
-}
-
-bool end_pending_race() {
-  Check& c = the_check;
-  look_at_write();
-  if (!c.pending || c.finding.kind != FindingKind::race) return false;
-  const Finding& f = c.finding;
-  const bool of_warp = f.own.block == f.other.block && f.own.thread / WARP == f.other.thread / WARP;
-  if (!of_warp && !threads_wait()) give_up_pending();
-  return true;
-}
-
-// The read-only cache keeps what it has read, whoever writes it later in the launch.
-void check_read_only(const Region& r, const Cell& whole, const Access& a, Detail detail) {
-  Check& c = the_check;
-  int count;
-  const Cell* const parts = parts_of(whole, count);
-  auto older = [](const Cell& a, const Cell& b) { return a.write_epoch < b.write_epoch; };
-  const Cell& cell = *std::max_element(parts, parts + count, older);
-  if (r.memory != Memory::global || cell.write_epoch < c.launch_epoch) return;
-  c.pending = false;
-  note(FindingKind::race, r, a,
-       {true, cell.write_manner == Manner::atomic, cell.writer, block_of(cell.write_epoch), cell.write_pc});
-  c.finding.detail = detail;
-  stop(FailureKind::finding);
-}
-
-void check_read_only_load(const void* address, size_t bytes, const void* pc) {
-  const Access a = {static_cast<const char*>(address), bytes, false, Manner::plain,
-                    uint64_t(static_cast<const char*>(pc) - the_check.target.base)};
-  const Region* r = find(a);
-  if (!r || !r->cells) return;
-  const size_t first = (a.address - r->start) >> r->shift, last = (a.address + a.bytes - 1 - r->start) >> r->shift;
-  for (size_t i = first; i <= last; i++) check_read_only(*r, r->cells[i], a, Detail::read_only_load);
-}
-
-void check_warp_arrival(unsigned mask, const char* name, Site site) {
-  Check& c = the_check;
-  const unsigned warp = linear_thread / WARP, last = c.warp_masks[warp];
-  const Finding& f = c.finding;
-  const bool of_warp = f.own.block == f.other.block && f.own.thread / WARP == warp && f.other.thread / WARP == warp;
-  if (!c.pending || f.kind != FindingKind::race || !of_warp || last == mask || !(last & mask)) return;
-  c.pending = false;
-  fail_warp(
-      "%s (%s:%u) waits with mask 0x%08x, and other lanes have met with mask 0x%08x: they do not wait for each other",
-      name, site.file_name(), site.line(), mask, last);
-}
-
-void give_up_pending() {
-  look_at_write();
-  if (!the_check.pending) return;
-  the_check.pending = false;
-  stop(FailureKind::finding);
-}
-
 void check_cells(const Region& r, const Access& access) {
   if (r.memory == Memory::unknown) return;
   Check& c = the_check;
@@ -371,13 +226,22 @@ void check_more(const void* address, size_t bytes, bool write, const void* pc) {
 
 void note_plain_read(Cell& cell, uint64_t line) { note_read<true>(cell, line, Manner::plain); }
 
+void check_read_only_load(const void* address, size_t bytes, const void* pc) {
+  const Access a = {static_cast<const char*>(address), bytes, false, Manner::plain,
+                    uint64_t(static_cast<const char*>(pc) - the_check.target.base)};
+  const Region* r = find(a);
+  if (!r || !r->cells) return;
+  const size_t first = (a.address - r->start) >> r->shift, last = (a.address + a.bytes - 1 - r->start) >> r->shift;
+  for (size_t i = first; i <= last; i++) check_read_only(*r, r->cells[i], a, Detail::read_only_load);
+}
+
 void check_elsewhere(const Access& a) {
   Check& c = the_check;
   if (!c.active || !a.bytes) return;
   c.last_pc = a.pc;
   if (++c.steps >= c.pause) pause_steps(a.pc);
   const Region* r = find(a);
-  if (!r) return outside(a);
+  if (!r) return report_outside(a);
   c.recent[a.pc % RECENT] = r;
   check_cells(*r, a);
 }
