@@ -12,7 +12,8 @@ CURES = {
     "same element": "only one thread may write each element: check the index, and check that threads beyond "
     "the end return (if (pixel >= P * Q) return;)",
     "overlap": "put a __syncthreads() between the two accesses if both are meant for this element; "
-    "otherwise, two arrays overlap in shared memory: check the start and the size of each, including the halo",
+    "otherwise, two arrays overlap in shared memory: check the start and the size of each, including the "
+    "halo",
     "read only": "the read-only cache may not see writes of the same launch: read through a plain pointer "
     "(without __ldg or __restrict__) after a barrier or fence, or write to another buffer",
     "ahead": "call ptx::grid_wait() before the first access of what other launches of the plan use, or "
@@ -20,12 +21,12 @@ CURES = {
     "same value": "let each thread write its own element (check the index and the grid); if the value is "
     "meant for all of them, let one thread write it (if (threadIdx.x == 0)), or use an atomic (atomicExch, "
     "atomicOr)",
-    "cluster race": "put a cluster_sync() between the two accesses: before other blocks use data that a block "
-    "has written, and again before the data are overwritten; a relaxed arrival does not order writes: it only "
-    "lets a waiting block overwrite data that others have read",
+    "cluster race": "put a cluster_sync() between the two accesses: before other blocks use data that a "
+    "block has written, and again before the data are overwritten; a relaxed arrival does not order writes: "
+    "it only lets a waiting block overwrite data that others have read",
     "block race": "let each block write its own elements (check the grid and the index), "
-    "or use atomicAdd to combine the sums of several blocks; to pass a value to another block, write it, call "
-    "__threadfence(), and then set a flag with an atomic; the other block waits for the flag",
+    "or use atomicAdd to combine the sums of several blocks; to pass a value to another block, write it, "
+    "call __threadfence(), and then set a flag with an atomic; the other block waits for the flag",
     "cluster barrier": "let all threads of all blocks of the cluster reach the barrier, outside any branch; "
     "it does not wait for threads that have returned",
     "divergence": "move the barrier out of the branch or loop: threads without work must not return "
