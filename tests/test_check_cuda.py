@@ -109,7 +109,7 @@ class TestVerb:
         assert "1. out-of-bounds: read of x[n=2, c=0, h=0, w=0]: outside global array x (2, 1, 9, 21)" in told
         assert f"   here     kernel.cu:{LOAD} | const float value = x[" in told
         assert "block (1, 2, 1), thread (35, 0, 0) of conv_direct" in told
-        assert "   cure     guard the access" in told
+        assert "   cure     check the index" in told
         verdict = json.loads(out.read_text())
         assert (verdict["clean"], [s["clean"] for s in verdict["shapes"]]) == (False, [True, False])
         (finding,) = verdict["findings"]

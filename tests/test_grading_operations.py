@@ -185,7 +185,7 @@ def test_scratch_of_other_types(graded: Grades, tmp_path: Path) -> None:
     [
         ('{"ones"', '{"x"', "scratch has a buffer 'x'; x, y are given"),
         ('"float16"', '"S7"', "scratch buffer 'ones' is of 'bytes56'; expected one of bool, int8,"),
-        ('"float16"', '"half precision"', "scratch gives"),
+        ('"float16"', '"half precision"', "scratch returned"),
         ('op="softmax"', 'op="conv2d"', "it computes conv2d, but softmax is required"),
         (
             '"ones", "flags", p.N',

@@ -1,15 +1,16 @@
 // gemm/v11_ahead: gemm/v10_small for products that depend on each other, as the layers of a network do.
 //
-// Idea      A kernel that is launched early waits for the previous one before it loads anything. In a chain of products
-//           only a comes from there, while b is constant: weights. So one thread loads b at once, and another one
-//           waits, and loads a. When the previous kernel ends, b is in shared memory or on its way, and only a has to
-//           come. Then a tile should have few rows of a. wgmma has 64 rows or more, but 8 columns or more, therefore it
-//           computes c transposed: its rows are 64 columns of c, and its columns are ROWS rows of c, 16 to 128. If all
-//           of k is in flight at once, nothing waits for a free stage. A block has one tile, whose place in c is its
-//           place in the grid, and stores it by one copy. The next kernel may start when this one has asked for as much
-//           of a as there is room for. Such tiles are also faster if nothing is constant. If few of them have a long k,
-//           two blocks share it: a cluster, whose blocks send each other half of their sums, as in gemm/v8_final. Every
-//           other problem is a call of gemm/v10_small. variant.py has the limits.
+// Idea      A kernel that is launched early waits for the previous one before it loads anything. In a chain of
+//           products, only a is the result of the previous kernel, while b holds constant weights. One thread therefore
+//           loads b at once, and another one waits and then loads a. When the previous kernel ends, b is in shared
+//           memory or on its way, and only a remains to be loaded. A tile should therefore have few rows of a. wgmma
+//           has 64 rows or more, but 8 columns or more, so the kernel computes the transpose of c: its rows are 64
+//           columns of c, and its columns are ROWS rows of c, 16 to 128. If all of k is in flight at once, nothing
+//           waits for a free stage. A block has one tile, whose place in c follows from the block's place in the grid,
+//           and stores it by one copy. The next kernel may start when this one has requested as much of a as there is
+//           room for. Such tiles are also faster if nothing is constant. If there are few tiles and k is long, two
+//           blocks of a cluster share the k of a tile, and send each other half of their sums, as in gemm/v8_final. All
+//           other problems are calls of gemm/v10_small. variant.py has the limits.
 // Layout    as gemm/v8_final. Stages have ROWS rows of a and 64 columns of b. The results of a tile are ROWS lines of
 //           128 bytes with 128-byte swizzle; of a tile with two blocks, each has half of them.
 // Mapping   a block or a cluster for each tile; a warpgroup multiplies, one warp loads a and another one b.
@@ -18,9 +19,9 @@
 //           stored, and 1,600 from there to the next wait: 4,300 clocks, 0.0022 ms at 1.98 GHz. 275 x 880 x 3840: 1.9
 //           GFLOP, 0.0019 ms; 84 blocks load 600 KB each, 0.0050 ms at 60 bytes a clock.
 // Gain      over gemm/v10_small launched early, in a chain of dependent products on an H200, expected and measured in
-//           us: 512, 3.07 to 2.6 and 2.4; 1024, 5.3 to 5.0 and 4.8; 256, 2.27 to 1.9 and 1.6; 128, 1.89 to 1.6
-//           and 1.35. Independent products, launched alike, were expected to be as fast: 512, 3.86 and 3.3; 256, 2.52
-//           and 2.2; 275 x 880 x 3840, with two blocks for a tile, 11.1 to 10 and 8.3.
+//           us: 512, 3.07 to 2.6 and 2.4; 1024, 5.3 to 5.0 and 4.8; 256, 2.27 to 1.9 and 1.6; 128, 1.89 to 1.6 and
+//           1.35. For independent products that are launched in order, no gain was expected: 512, 3.86 to 3.3; 256,
+//           2.52 to 2.2. For 275 x 880 x 3840, with two blocks per tile, 11.1 to 10 and 8.3.
 // Limits    16 bits, sm_90a; a row by row, lines that start at multiples of 16 bytes, c in 16 bits, no beta.
 // Hazards   as gemm/v7_specialised. In addition: b is read before grid_wait() if the problem says that it is constant.
 //           Nothing that may still run when the kernel starts may write it: no launch of the plan, and not the work
