@@ -153,9 +153,8 @@ class Function:
         elif out is not None:
             results = out if isinstance(out, tuple) else (out,)
         for name, value in options.items():
-            if not isinstance(
-                value, PLAIN
-            ):  # it may change, but a prepared call would not notice, because it is the same object
+            # Other objects may change, and a prepared call would not notice, as they stay the same objects.
+            if not isinstance(value, PLAIN):
                 raise ShapeError(f"{name} is {describe(value)}; expected a Python number or string")
         return (*arrays, *results), (*names, *("out" for _ in results)), impl, results
 

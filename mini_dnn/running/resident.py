@@ -227,9 +227,8 @@ class Resident:
                     self.device_s += time.perf_counter() - start
                     yield slot.result()
         finally:
-            for slot in (
-                waiting
-            ):  # their outputs are not needed, but the device reads their inputs until they are complete
+            # Their outputs are not needed, but the device reads their inputs until they are complete.
+            for slot in waiting:
                 slot.wait()
 
     def respond(self, batch: np.ndarray) -> np.ndarray:
