@@ -12,11 +12,11 @@ from mini_dnn.ops.compare import PRECISIONS, compare_all, wrong_elements
 from mini_dnn.ops.operation import Operation
 from mini_dnn.ops.problem import Array, Arrays
 from mini_dnn.ops.products import magnitudes
+from mini_dnn.ops.promises import HALF_MOST
 
 # The most that errors of sums in half are of their bound, as a root mean square. The bound of long sums is so
 # wide that results which lack a term are within it, too
 SUMS_IN_HALF = 0.1
-LARGEST_HALF = 65_504.0
 ACCURACY = "the result has the accuracy of "  # how the note about a lower precision begins
 INFINITE = "elements are infinite: "  # what the note about infinities contains
 SAME_AS = "the result is the same as when "  # how the note about a known mistake begins
@@ -61,7 +61,7 @@ def _rounds(found: Arrays, expected: Arrays, bound: Arrays, precision: str) -> b
         return False
     if precision != "fp16_sum":
         return True
-    if any(np.nanmax(np.abs(found[name]), initial=0.0) > LARGEST_HALF for name in expected):
+    if any(np.nanmax(np.abs(found[name]), initial=0.0) > HALF_MOST for name in expected):
         return False  # a sum that was kept in half would be infinite there
     with np.errstate(all="ignore"):
         ratios = [np.square((found[name] - expected[name]) / bound[name]) for name in expected]
