@@ -1,1 +1,1 @@
-"""The report: results files in; a page, plots, tables and the READMEs' figures out."""
+"""The report: it reads results files and writes a page, plots, tables and the figures in the READMEs."""

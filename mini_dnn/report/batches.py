@@ -1,4 +1,4 @@
-"""A whole network by batch: what was measured of it on a device, as tables."""
+"""Measurements of a whole network at several batch sizes, as tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mini_dnn.report.document import NOT_THERE, Table
 from mini_dnn.report.stale import NOT_SAID, stale_lines
 from mini_dnn.report.tables import number, percent, times
 
-Rows = Mapping[str, Mapping[int, BatchesRow]]  # by program and batch
+Rows = Mapping[str, Mapping[int, BatchesRow]]  # by program and batch size
 
 
 @dataclass(frozen=True)
@@ -23,13 +23,14 @@ class ByBatch:
     device, problem
         The GPU, and the sizes of the network.
     ours
-        The variants in the order of the ladder. A run with libraries counts only where there is no other one.
+        The variants, in the order of the ladder. Runs that include libraries are used only if there is no
+        other run.
     host, libraries
-        Programs on the CPU, and libraries on the same device.
+        Programs on the CPU, and libraries on the same GPU.
     runs
-        The runs with libraries, each with its own rows of variants.
+        The runs that include libraries, each with its own rows of our variants.
     files
-        All files that something is from.
+        All files that contributed rows.
     """
 
     device: str
@@ -42,17 +43,17 @@ class ByBatch:
 
     @property
     def batches(self) -> list[int]:
-        """All batches of the variants, smallest first."""
+        """All batch sizes of the variants, smallest first."""
         return sorted({batch for of_program in self.ours.values() for batch in of_program})
 
     @property
     def references(self) -> list[tuple[str, Mapping[int, BatchesRow]]]:
-        """What speed-ups are over, in words: the first rung, and the first program on the CPU."""
+        """The references for speed-ups, with names: the first rung, and the first program on the CPU."""
         first = [(f"`{short(name)}`", of) for name, of in self.ours.items()][:1]
         return [*first, *(("the CPU", of) for of in list(self.host.values())[:1])]
 
     def rows(self) -> Iterator[BatchesRow]:
-        """All rows of its files."""
+        """All rows of the files."""
         return (row for one in self.files for row in _of(one, self.problem))
 
 
@@ -62,7 +63,7 @@ def short(program: str) -> str:
 
 
 def by_batch(board: Board, found: Iterable[Batches]) -> list[ByBatch]:
-    """The networks of a board's operation that were measured on its device."""
+    """Return the networks of a board's operation that were measured on the board's device."""
     of_op = [one for one in found if one.content.op == board.operation.name]
     here = [one for one in of_op if one.content.device.name == board.device]
     alone = [one for one in here if not one.content.has_libraries]
@@ -88,7 +89,7 @@ def by_batch(board: Board, found: Iterable[Batches]) -> list[ByBatch]:
 
 
 def of_folder(boards: Iterable[Board], found: Sequence[Batches], folder: str) -> ByBatch | None:
-    """The network of a folder's variants; None if it was not measured."""
+    """Return the network whose variants are in ``folder``, or None if it was not measured."""
     networks = (network for board in boards for network in by_batch(board, found))
     return next((one for one in networks if any(name.startswith(f"{folder}/") for name in one.ours)), None)
 
@@ -102,7 +103,7 @@ def _of(one: Batches, problem: str) -> Iterator[BatchesRow]:
 
 
 def _rows(files: Iterable[Batches], problem: str, kind: str) -> dict[str, dict[int, BatchesRow]]:
-    """The rows of a kind whose scores are not wrong; of those of the same thing the last."""
+    """Return the rows of one kind without failed accuracy checks. Of repeated rows, the last one counts."""
     found: dict[str, dict[int, BatchesRow]] = {}
     for one in files:
         for row in _of(one, problem):
@@ -112,7 +113,7 @@ def _rows(files: Iterable[Batches], problem: str, kind: str) -> dict[str, dict[i
 
 
 def doubts(network: ByBatch) -> Iterator[str]:
-    """What a reader must know before believing the figures."""
+    """Warnings that a reader must see before relying on the figures."""
     for one in network.files:
         if one.content.dirty:
             yield f"`{one.file.name}` was measured with files that differ from its commit"
@@ -132,7 +133,7 @@ def doubts(network: ByBatch) -> Iterator[str]:
 
 
 def about(network: ByBatch) -> str:
-    """Of what the figures are."""
+    """Describe which figures the tables have."""
     sources = []
     for one in network.files:
         commit = (one.content.commit or "unknown")[:10]
@@ -152,7 +153,7 @@ def _heads(batches: Sequence[int], unit: str = "ms") -> list[str]:
 
 
 def times_table(network: ByBatch) -> Table:
-    """Milliseconds by batch, and speed-ups at both ends."""
+    """Milliseconds for each batch size, and speed-ups at the smallest and the largest one."""
     batches = network.batches
     ends = list(dict.fromkeys([batches[0], batches[-1]]))
     rows = [
@@ -168,7 +169,7 @@ def times_table(network: ByBatch) -> Table:
 
 
 def rates_table(network: ByBatch) -> Table:
-    """Images a second by batch."""
+    """Images per second for each batch size."""
     batches = network.batches
     rows = [
         [f"`{program}`", *(f"{of[b].images_per_s:,.0f}" if b in of else NOT_THERE for b in batches)]
@@ -178,7 +179,7 @@ def rates_table(network: ByBatch) -> Table:
 
 
 def work_table(network: ByBatch, batches: Sequence[int]) -> Table:
-    """Launches and copies of each variant with these batches."""
+    """Launches and copies of each variant at the given batch sizes."""
     rows = [
         [
             f"`{program}`",
@@ -199,7 +200,7 @@ def work_table(network: ByBatch, batches: Sequence[int]) -> Table:
 
 
 def memory_table(network: ByBatch, batches: Sequence[int]) -> Table:
-    """Megabytes by role with these batches."""
+    """Megabytes for each role of memory at the given batch sizes."""
     names = roles(network)
     rows = [
         [
@@ -216,7 +217,7 @@ def memory_table(network: ByBatch, batches: Sequence[int]) -> Table:
 
 
 def libraries_table(network: ByBatch) -> Table:
-    """Libraries and the variants that took turns with them, run by run."""
+    """Libraries, and the variants that were timed alternately with them, for each run."""
     batches = sorted({row.batch for one in network.runs for row in _of(one, network.problem)})
     rows = []
     for one in network.runs:
@@ -235,7 +236,7 @@ def libraries_table(network: ByBatch) -> Table:
 
 
 def _under(row: BatchesRow | None, best: BatchesRow | None) -> str:
-    """How many times as long it takes."""
+    """Format how many times as long a row takes as our best variant."""
     return times(row.median_ms / best.median_ms if row and best and row is not best else None)
 
 
@@ -244,7 +245,7 @@ def _each(rows: Rows, batches: Sequence[int]) -> Iterator[tuple[str, int, Batche
 
 
 def roles(network: ByBatch) -> list[str]:
-    """The roles of memory, in the order of the files."""
+    """The roles of memory, in the order in which the files have them."""
     return list(
         dict.fromkeys(role for *_, row in _each(network.ours, network.batches) for role in row.memory or ())
     )

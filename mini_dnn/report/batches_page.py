@@ -1,4 +1,4 @@
-"""The report's part on a whole network by batch, and its pictures."""
+"""The section of the report about a whole network at several batch sizes, with its pictures."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ LIBRARIES = (
 
 
 def batches_blocks(board: Board, found: Sequence[Batches], suffix: str) -> Iterator[Block]:
-    """What was measured of a board's operation by batch; ``suffix`` ends the names of the pictures."""
+    """The blocks for a board's operation by batch size. ``suffix`` ends the names of the pictures."""
     networks = by_batch(board, found)
     if networks:
         yield Heading(2, "By batch")
@@ -103,7 +103,7 @@ def _network(network: ByBatch, suffix: str) -> Iterator[Block]:
 
 
 def times_plot(network: ByBatch, theme: Theme) -> Plot:
-    """Latency, and images a second, by batch; all axes are logarithmic."""
+    """Plot latency and images per second over the batch size. All axes are logarithmic."""
     figure = Plot(figsize=(WIDTH, 6.2), layout="constrained")
     left, right = figure.subplots(1, 2)
     colours = theme.ramp(len(network.ours))
@@ -134,7 +134,10 @@ def times_plot(network: ByBatch, theme: Theme) -> Plot:
 
 
 def memory_plot(network: ByBatch, theme: Theme) -> Plot:
-    """A panel for each variant: bars by batch, of a piece for each role; and what was taken from the GPU."""
+    """Plot the memory: a panel for each variant, a stacked bar for each batch size, a piece for each role.
+
+    Each bar also shows how much memory was taken from the GPU.
+    """
     programs = {
         name: {batch: row for batch, row in of.items() if row.memory} for name, of in network.ours.items()
     }

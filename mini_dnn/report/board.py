@@ -1,4 +1,4 @@
-"""What the measured rows say: sums, speed-ups, rates, the roofline, and which rows can still be believed."""
+"""Results as the report needs them: sums, speed-ups, rates, the roofline, and which rows are still valid."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mini_dnn.report.serving import Serving
 from mini_dnn.report.stale import official, present, why_rows_stale
 from mini_dnn.variant import Variant, climbed, find, mine, names
 
-Key = tuple[str, str, int]  # variant, problem and batch
+Key = tuple[str, str, int]  # variant, problem and batch size
 THROTTLED = {  # NVML's nvmlClocksThrottleReason bits that slow a kernel down
     0x04: "power cap",
     0x08: "hardware slowdown",
@@ -36,32 +36,35 @@ class Entry:
 
     variant: str
     at: At
-    rows: Mapping[str, Row]  # by problem
-    problems: Sequence[str]  # all of the table, measured or not
-    refused: frozenset[str]  # those of them that the variant does not take
-    stale: str  # why the figures no longer describe the sources; empty when they do
+    rows: Mapping[str, Row]  # by name of the problem
+    problems: Sequence[str]  # all problems of the table, measured or not
+    refused: frozenset[str]  # the problems that the variant does not accept
+    stale: str  # why the figures are no longer those of the sources; empty if they are
 
     @property
     def any_row(self) -> Row:
-        """One of the rows, for what all of them share."""
+        """One of the rows, for the fields that all of them share."""
         return next(iter(self.rows.values()))
 
     def op_ms(self, problem: str) -> float | None:
-        """Op time of a problem; None where there is none."""
+        """The op time of a problem, or None if it was not measured."""
         return self.rows[problem].op_ms if problem in self.rows else None
 
     @property
     def overlaps(self) -> bool:
-        """Whether it copies by itself: what it gains is layer time, and its op time is no measure of it."""
+        """Whether the variant overlaps its own copies.
+
+        Such a gain shows in the layer time, not in the op time.
+        """
         return any(row.streams for row in self.rows.values())
 
     @property
     def sum_ms(self) -> float | None:
-        """Op time of all problems; None while one is missing."""
+        """The sum of the op times of all problems, or None if one is missing."""
         return self.sum_of(self.problems)
 
     def sum_of(self, problems: Collection[str]) -> float | None:
-        """Op time of these problems; None while one is missing."""
+        """Return the sum of the op times of these problems, or None if one is missing."""
         times = [self.op_ms(problem) for problem in problems]
         return None if None in times or not times else sum(time for time in times if time is not None)
 
@@ -74,17 +77,17 @@ class Board:
     operation: Operation
     records: Sequence[Record]
     entries: Mapping[tuple[str, At], Entry]  # by variant and table, in the order of the course
-    runs: Mapping[Key, Sequence[Row]]  # all that were measured of the code that the entries show
+    runs: Mapping[Key, Sequence[Row]]  # all measured rows of the code that the entries show
     ceilings: Mapping[str, float]
-    variants: Mapping[str, Variant | None]  # as they are now; None for one that is gone
+    variants: Mapping[str, Variant | None]  # the variants in their present form; None if one no longer exists
     sweeps: Sequence[Sweep]
     skipped: Sequence[Skipped]
     peers: Sequence[Peer]
-    servings: Sequence[Serving]  # of the device, whatever the operation
+    servings: Sequence[Serving]  # all of the device, of any operation
 
     @property
     def tables(self) -> list[At]:
-        """Batches, smallest first; then what stands in a table for another reason."""
+        """The tables: one for each batch size, smallest first, then tables of mixed batch sizes."""
         found = {at for _, at in self.entries}
         return [
             *sorted(at for at in found if isinstance(at, int)),
@@ -93,7 +96,7 @@ class Board:
 
     @property
     def main(self) -> At:
-        """The table that the plots show: that of the course's problems, or else of the largest batch."""
+        """The table that the plots show: the course's problems, or else the largest batch size."""
         own = course_at(self.operation.name)
         if own in self.tables:
             return own
@@ -101,38 +104,38 @@ class Board:
         return batches[-1] if batches else self.tables[0]
 
     def at(self, at: At) -> list[Entry]:
-        """All variants of a table."""
+        """Return all variants of a table."""
         return [entry for (_, of_entry), entry in self.entries.items() if of_entry == at]
 
     def problems(self, at: At) -> Sequence[str]:
-        """All problems of a table."""
+        """Return all problems of a table."""
         entries = self.at(at)
         return entries[0].problems if entries else ()
 
     @property
     def in_network(self) -> bool:
-        """Whether some rows were measured in the network, whose accuracy is known."""
+        """Whether some rows were measured in the network, so that its accuracy is known."""
         return any(row.accuracy is not None for entry in self.entries.values() for row in entry.rows.values())
 
     @property
     def course(self) -> list[Entry]:
-        """All variants at the problems of the course."""
+        """All variants, with their results at the course's problems."""
         return self.at(course_at(self.operation.name))
 
     @property
     def final(self) -> str:
-        """The operation's best variant."""
+        """The best variant of the operation."""
         return official(self.operation.default)
 
     @property
     def baseline(self) -> str:
-        """The variant that others are compared with."""
+        """The variant that the others are compared with."""
         return official(self.operation.baseline)
 
     def speed_up(self, entry: Entry, over: str | None) -> float | None:
-        """How many times faster the sum of op times is than that of another variant in the same table.
+        """Return how many times as fast as the variant ``over`` an entry of the same table is.
 
-        The sum is of the problems that both take.
+        The speed-up compares the sums of the op times of those problems that both variants accept.
         """
         other = self.entries.get((over, entry.at)) if over else None
         if other is None:
@@ -142,38 +145,41 @@ class Board:
         return None if mine is None or theirs is None else theirs / mine
 
     def compute_type(self, row: Row) -> str:
-        """In what a row's products are computed, one of `COMPUTE_TYPES`."""
+        """Return the type in which a row's products are computed, one of `COMPUTE_TYPES`."""
         variant = self.variants.get(row.variant)
         return variant.computes_in(row.sizes) if variant and variant.compute_type else row.precision
 
     def roof(self, row: Row) -> Roof | None:
-        """How near an op comes to the roofline; None without a time or a ceiling, and for the host's."""
+        """Return how close an op comes to the roofline.
+
+        The result is None on the CPU, and if there is no time or no ceiling.
+        """
         if row.op_ms is None or row.on_host:
             return None
         return roof(row.op_ms, row.flops, row.min_bytes, self.compute_type(row), self.ceilings)
 
 
 def gbps(row: Row) -> float | None:
-    """GB/s that the op would need for reading its input and writing its output once each."""
+    """Return the rate in GB/s if the op reads its input once and writes its output once."""
     return None if row.op_ms is None else row.min_bytes / row.op_ms / 1e6
 
 
 def tflops(row: Row) -> float | None:
-    """TFLOP/s of the operation's own arithmetic; None where it has none that is counted."""
+    """Return the TFLOP/s of the operation's arithmetic, or None if its FLOPs are not counted."""
     return row.flops / row.op_ms / 1e9 if row.op_ms and row.flops else None
 
 
 def throttling(row: Row) -> list[str]:
-    """What held the clocks down while the row was measured; of old files, right after that."""
+    """Return the reasons for throttling while the row was measured (in old files: right after it)."""
     bits = int(row.state.throttle_reasons, 16) if row.state else 0
     return [name for bit, name in THROTTLED.items() if bits & bit]
 
 
 def boards(results: Results) -> list[Board]:
-    """A board for each operation on each device.
+    """Return a board for each operation on each device.
 
-    Devices come first that have op times of the course's problems of most operations, and among those the
-    ones with the latest results; on a device the default operation comes first.
+    Devices with op times of the course's problems for most operations come first, and among these the ones
+    with the latest results. For each device, the default operation comes first.
     """
     keys = dict.fromkeys((row.record.device.name, row.op) for row in results.rows)
     found = [_board(device, ops.find(op), results) for device, op in keys]
@@ -192,7 +198,7 @@ def boards(results: Results) -> list[Board]:
 
 
 def shown(found: Iterable[Board]) -> list[Board]:
-    """The board of each operation that the READMEs show: that of the first device which has the operation."""
+    """Return the boards that the READMEs show: for each operation, that of the first device that has it."""
     first: dict[str, Board] = {}
     for board in found:
         first.setdefault(board.operation.name, board)
@@ -266,7 +272,7 @@ def _entries(
 
 
 def _parent(name: str) -> str | None:
-    """The parent of a variant; None if it has none or cannot be loaded."""
+    """Return the parent of a variant, or None if it has no parent or cannot be loaded."""
     try:
         return find(name).parent
     except VariantError:
@@ -274,7 +280,7 @@ def _parent(name: str) -> str | None:
 
 
 def _rank(operation: Operation, problem: str) -> int:
-    """Problems stand in the order of the course, and others after them."""
+    """The sort key of problems: those of the course in their order, then all others."""
     names = list(operation.course)
     return names.index(problem) if problem in names else len(names)
 

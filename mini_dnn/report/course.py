@@ -1,4 +1,4 @@
-"""What the course's project says of its steps, beside what was measured here."""
+"""Figures from the original course project, next to the figures measured here."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mini_dnn.report.rows import course_at, title
 from mini_dnn.report.tables import name_of, number, op_cells, op_columns, times
 
 STEPS: tuple[tuple[str, str, tuple[float, float] | None], ...] = (
-    # what was done, our variant (empty: the final one), the original project's op times in ms
+    # the step, our variant (empty: the final one), the op times of the original project in ms
     ("unroll, GEMM, permute", "m2/unroll_gemm", (95.6, 72.9)),
     ("+ fusion + tensor cores", "m3/stack_1", (42.3, 32.2)),
     ("+ `__restrict__` + loop unrolling + FP16", "m3/stack_2", (36.8, 28.5)),
@@ -40,18 +40,18 @@ def is_about(board: Board) -> bool:
 
 
 def steps(board: Board) -> list[str]:
-    """The variants of the steps."""
+    """Return the variants of the steps."""
     return [variant or board.final for _, variant, _ in STEPS]
 
 
 def measured(board: Board) -> list[str]:
-    """Those of them that were measured at the course's problems."""
+    """Return the variants of the steps that were measured at the course's problems."""
     at = course_at(board.operation.name)
     return [variant for variant in steps(board) if (variant, at) in board.entries]
 
 
 def course_blocks(board: Board) -> list[Block]:
-    """The table and what it is."""
+    """The table, and a paragraph that describes it."""
     text = ABOUT.format(at=title(course_at(board.operation.name)))
     return [Heading(2, "The course project's table"), Text(text), course_table(board)]
 

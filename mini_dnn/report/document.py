@@ -1,4 +1,4 @@
-"""A document of headings, text, tables and pictures, and how it is written as Markdown."""
+"""A document of headings, text, tables and pictures, and its form as Markdown."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Heading:
-    """A heading; the first one of level 1 is the document's title, the others of level 1 begin its parts."""
+    """A heading.
+
+    The first heading of level 1 is the document's title, and the others of level 1 begin parts.
+    """
 
     level: int
     text: str
@@ -41,7 +44,7 @@ class Text:
     """A paragraph. In all texts and cells, `` `x` `` sets x as code, and ``[x](#place)`` is a link."""
 
     text: str
-    lead: bool = False  # whether it is what a reader should see first
+    lead: bool = False  # whether readers should see it first
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class Items:
 
 @dataclass(frozen=True)
 class Warnings:
-    """What a reader must know before believing the figures."""
+    """Warnings that a reader must see before relying on the figures."""
 
     items: Sequence[str]
 
@@ -65,15 +68,15 @@ class Table:
     Parameters
     ----------
     text_columns
-        How many columns from the left hold words; the others hold numbers, set to the right.
+        The number of leading columns that hold words. The other columns hold numbers and are right-aligned.
     strong
         Rows to set in bold.
     words
-        More columns that hold words.
+        Further columns that hold words.
     bar
-        The column whose numbers the page shows as bars, too.
+        A column whose numbers are also drawn as bars on the page.
     name
-        What kind of table it is, for the page's script: ``"ladder"``, ``"variants"``.
+        The kind of table, for the page's script: ``"ladder"`` or ``"variants"``.
     """
 
     columns: Sequence[str]
@@ -85,25 +88,28 @@ class Table:
     name: str = ""
 
     def holds_words(self, column: int) -> bool:
-        """Whether a column is set to the left."""
+        """Whether a column is left-aligned."""
         return column < self.text_columns or column in self.words
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A plot in the forms that the documents need; SVGs are empty where the page does not show it."""
+    """A plot in the formats that the documents need.
 
-    png: bytes  # on a light ground
+    The SVGs are empty if the page does not show the plot.
+    """
+
+    png: bytes  # for a light background
     light_svg: bytes
     dark_svg: bytes
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A plot with its caption; ``name`` is the file's, without suffix.
+    """A plot with its caption. ``name`` is the name of its file without the suffix.
 
-    On the page stands the picture, a chart that the page's script draws from its data, or nothing, as a table
-    there shows the same.
+    In place of the figure, the page has the picture, a chart that its script draws from the data, or nothing
+    if a table already shows the same.
     """
 
     name: str
@@ -115,7 +121,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Folded:
-    """Blocks that the page shows after a click on their summary; Markdown has them as they are."""
+    """Blocks that the page hides until a click on their summary. In Markdown they are always visible."""
 
     summary: str
     blocks: Sequence[Block]
@@ -125,22 +131,22 @@ Block = Heading | Text | Items | Warnings | Table | Figure | Folded
 
 
 def flat(blocks: Sequence[Block]) -> list[Block]:
-    """All blocks, those that are folded too."""
+    """All blocks, including folded ones."""
     return [one for block in blocks for one in (flat(block.blocks) if isinstance(block, Folded) else [block])]
 
 
 def slug(heading: str) -> str:
-    """The name by which links find a heading, as GitHub makes it."""
+    """The anchor of a heading, as GitHub generates it."""
     return NOT_IN_SLUGS.sub("", heading.lower()).replace(" ", "-")
 
 
 def to_markdown(blocks: Sequence[Block], links: Mapping[str, str] | None = None) -> str:
-    """The document as Markdown; pictures are files beside it.
+    """Return the document as Markdown. Its pictures are separate files in the same folder.
 
     Parameters
     ----------
     links
-        Where names of variants in the first column of tables lead.
+        The link targets of variant names in the first column of tables.
     """
 
     def linked(match: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""Which plots a device's results allow, with their captions."""
+"""The plots that a device's results allow, with their captions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COLUMNS = (
 
 
 def roofline_blocks(board: Board, suffix: str) -> Iterator[Block]:
-    """The roofline of the ladder's problems, or of all; ``suffix`` ends the name of the file."""
+    """The roofline of the ladder's problems, or of all. ``suffix`` ends the name of the file."""
     ladder = ladder_of(board)
     chosen = ladder.problems if ladder else board.problems(board.main)
     rows = [row for entry in board.at(board.main) for row in entry.rows.values()]
@@ -42,7 +42,7 @@ def roofline_blocks(board: Board, suffix: str) -> Iterator[Block]:
 
 
 def op_times(board: Board, suffix: str) -> Iterator[Block]:
-    """Bars for Markdown, in which tables have none."""
+    """A bar chart of op times for Markdown, where tables cannot have bars."""
     timed = _timed(board)
     if timed:
         caption = f"Op time of each problem at {title(board.main)}; shorter is faster."
@@ -58,7 +58,7 @@ def _timed(board: Board) -> list[Entry]:
 
 
 def figures(board: Board, suffix: str) -> Iterator[Block]:
-    """Each plot whose data exist, under its heading; ``suffix`` ends the names of the files."""
+    """Each plot with data, below its heading. ``suffix`` ends the names of the files."""
     at = title(board.main)
     timed = _timed(board)
     rows = [row for entry in timed for row in entry.rows.values()]
@@ -83,7 +83,7 @@ def figures(board: Board, suffix: str) -> Iterator[Block]:
 
 
 def _has_parent(board: Board, entry: Entry) -> bool:
-    """Whether the variant's parent was measured, too, on the same device."""
+    """Whether the variant's parent was measured on the same device."""
     parent = board.entries.get((entry.any_row.parent or "", entry.at))
     if entry.overlaps or parent is None or parent.any_row.on_host:
         return False

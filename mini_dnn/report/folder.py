@@ -1,4 +1,4 @@
-"""The folder of a page: its files are written whole, and only a page of the same kind is replaced."""
+"""Write the files of a page into a folder, whole files only, replacing only a page of the same kind."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from mini_dnn.paths import write_atomically
 
 
 def write_folder(contents: Mapping[str, bytes], out: Path, title: str, force: bool = False) -> list[Path]:
-    """Write files, ``index.html`` among them, into a folder; returns their paths.
+    """Write files, including ``index.html``, into a folder and return their paths.
 
     Parameters
     ----------
     title
-        That of the page: a folder whose ``index.html`` has it may be written again.
+        The title of the page. A folder whose ``index.html`` has this title may be overwritten.
     force
-        Whether files of these names are replaced in any other folder, too.
+        Whether to replace files of these names in any other folder, too.
 
     Raises
     ------
     UsageError
-        The folder cannot be written, or it has such files and holds no such page.
+        The folder cannot be written, or it has files of these names but no such page.
     """
     in_the_way = [name for name in contents if (out / name).exists()]
     if in_the_way and not force and not _has_title(out, title):

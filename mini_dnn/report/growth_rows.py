@@ -1,4 +1,4 @@
-"""Op times in the results of ``bench --growth``, as rows beside those of ``bench``."""
+"""Op times from ``bench --growth``, as rows that can stand next to those of ``bench``."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from mini_dnn.nn.weights import TEST_COUNTS
 from mini_dnn.report.rows import Record, Row
 from mini_dnn.variant import Variant, own
 
-SAME = {f.name for f in fields(Row)}  # of a row of growth
+SAME = {f.name for f in fields(Row)}  # fields that a row of growth has in common with it
 
 
 def of_growth(growths: Iterable[Growth], record: Record) -> list[Row]:
-    """Op times that were measured for their growth, by the same clock as those of ``bench``.
+    """Return rows for op times of a growth run, which are timed in the same way as those of ``bench``.
 
-    Such a row names its variant and code only. The rest is what this code says of itself, so rows of other
-    code are left out, and so are batches at which nobody else is measured.
+    A growth row names only its variant and the hash of its code. The other fields are taken from the present
+    code, so rows of other code are left out, and so are batch sizes at which no other variant is measured.
     """
     growths = list(growths)
     present = {name: _present(name) for name in {row.variant for row in growths}}
@@ -38,7 +38,7 @@ def of_growth(growths: Iterable[Growth], record: Record) -> list[Row]:
 
 
 def _row(row: Growth, variant: Variant, problem: Any, record: Record) -> Row:
-    """The row, with what the variant and the problem say of themselves."""
+    """Complete a row with what the variant and the problem define."""
     return Row(
         **{f.name: getattr(row, f.name) for f in fields(Growth) if f.name in SAME},
         record=record,
@@ -52,7 +52,7 @@ def _row(row: Growth, variant: Variant, problem: Any, record: Record) -> Row:
 
 
 def _present(name: str) -> Variant | None:
-    """A variant of this checkout, with kernels, as it is now; None if there is no such one."""
+    """Return a variant of this checkout that has kernels, or None if there is none of this name."""
     try:
         variant = own(name)
     except VariantError:

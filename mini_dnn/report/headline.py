@@ -1,4 +1,4 @@
-"""What a part of the report opens with: its result in a sentence, and the ladder."""
+"""The opening of each part of the report: its result in one sentence, and the ladder."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ ABOUT = (
     "Each rung improves on the previous one: one idea removed the limit of the previous rung. The lessons "
     "explain the limits. The scale is logarithmic."
 )
-DUNDER = re.compile(r"\b__\w+__\b")  # which Markdown would set in bold
-LEAST = 2  # measured rungs of a ladder
+DUNDER = re.compile(r"\b__\w+__\b")  # names such as __ldg, which Markdown would set in bold
+LEAST = 2  # measured rungs that a ladder must have
 STEP = 0.62  # inches, height of a rung in the picture
-TEXT = 6.6  # inches beside the scale, for words
+TEXT = 6.6  # inches for the words next to the scale
 DASHES = (0, (4, 3))
 
 
 def sentence(board: Board) -> str:
-    """The result of a board; empty if there is no ladder of measured rungs."""
+    """The result of a board in one sentence, or an empty string if there is no ladder of measured rungs."""
     ladder = ladder_of(board)
     if ladder is None:
         return ""
@@ -50,7 +50,7 @@ def sentence(board: Board) -> str:
 
 
 def glance(headings: Mapping[str, Board]) -> Table:
-    """A line for each part of the report, by its heading."""
+    """A table with a row for each part of the report."""
     rows = []
     for heading, board in headings.items():
         link = f"[{board.operation.name}](#{slug(heading)})"
@@ -77,7 +77,7 @@ def glance(headings: Mapping[str, Board]) -> Table:
 
 
 def not_measured(boards: Collection[Board]) -> list[Block]:
-    """The ladders that nobody has measured, and the command that does."""
+    """The ladders that have no measurements, and the command that measures them."""
     lacking = [op for op in notes() if op not in {board.operation.name for board in boards}]
     if not lacking:
         return []
@@ -87,7 +87,7 @@ def not_measured(boards: Collection[Board]) -> list[Block]:
 
 
 def ladder_blocks(board: Board, suffix: str) -> list[Block]:
-    """The ladder under its heading; nothing where fewer than two rungs have a time."""
+    """The ladder below its heading, or nothing if fewer than two rungs have a time."""
     ladder = ladder_of(board)
     if ladder is None or len(ladder.measured) < LEAST:
         return []
@@ -97,7 +97,7 @@ def ladder_blocks(board: Board, suffix: str) -> list[Block]:
 
 
 def ladder_table(ladder: Ladder) -> Table:
-    """A line for each rung: its time, what it gained, what limited the one before, what removed that."""
+    """A row for each rung: its time, its gain, the limit of the rung before, and the idea that removed it."""
     rows, limit = [], ""
     for rung in ladder.rungs:
         op_ms = ladder.op_ms(rung)
@@ -118,13 +118,13 @@ def ladder_table(ladder: Ladder) -> Table:
 
 
 def _share(ladder: Ladder, rung: Rung) -> float | None:
-    """How much of the roofline a rung reaches."""
+    """The fraction of the roofline that a rung reaches."""
     op_ms, roof_ms = ladder.op_ms(rung), ladder.roof_ms(rung.entry) if rung.entry else None
     return roof_ms / op_ms if op_ms and roof_ms else None
 
 
 def plot(ladder: Ladder, theme: Theme) -> Plot:
-    """The ladder as steps along a logarithmic scale, with words beside each."""
+    """Draw the ladder as steps along a logarithmic scale, with words next to each step."""
     rungs = ladder.measured
     times_ms = [ladder.op_ms(rung) or 0.0 for rung in rungs]
     roof_ms = ladder.roof_ms(rungs[-1].entry) if rungs[-1].entry else None

@@ -1,16 +1,16 @@
 """The ladder of an operation: the rungs from its first kernel to its fastest one.
 
-A rung improves on the one before it. What set the pace of a rung is written in ``ladder.toml`` beside the
-lesson::
+A rung improves on the one before it. The file ``ladder.toml`` next to the lesson records what limited each
+rung::
 
     op = "gemm"
-    problem = "fp16-4096"        # the one of the course that the picture shows; left out: all, added up
-    rivals = ["gemm/cublas"]     # variants that leave the work to a library
+    problem = "fp16-4096"        # the course problem that the picture shows; without it, the sum of all
+    rivals = ["gemm/cublas"]     # variants that call a library
 
-    [limits]                     # by variant, the last one of which is the top of the ladder
+    [limits]                     # by variant; the last variant is the top of the ladder
     "gemm/v0_naive" = "load units: one load of a warp touches 32 cache lines"
 
-Without such a file the ladder leads to the fastest variant, and limits are empty.
+Without this file, the ladder leads to the fastest variant, and the limits are empty.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from mini_dnn.report.stale import official, present
 
 FILE = "ladder.toml"
 PLACES = ("milestones", "ladders/*", "layers/*", "networks/*")
-MOST_NAMED = 3  # problems in a sentence
+MOST_NAMED = 3  # problems that a sentence names at most
 
 
 @dataclass(frozen=True)
 class Notes:
-    """What ``ladder.toml`` says of an operation."""
+    """The content of the ``ladder.toml`` of an operation."""
 
     problem: str = ""
     rivals: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class Notes:
 
 @dataclass(frozen=True)
 class Rung:
-    """One step of the ladder; ``entry`` is None if it was not measured."""
+    """One step of the ladder. ``entry`` is None if it was not measured."""
 
     number: int
     variant: str
@@ -52,7 +52,7 @@ class Rung:
 
 @dataclass(frozen=True)
 class Ladder:
-    """The rungs, the problems that their times are sums of, and the rival."""
+    """The rungs, the problems over which their times are summed, and the rival."""
 
     board: Board
     rungs: Sequence[Rung]
@@ -64,11 +64,11 @@ class Ladder:
         return [rung for rung in self.rungs if self.op_ms(rung) is not None]
 
     def op_ms(self, rung: Rung) -> float | None:
-        """Op time of all problems of the ladder together."""
+        """The sum of a rung's op times over all problems of the ladder."""
         return rung.entry.sum_of(self.problems) if rung.entry else None
 
     def gain(self, rung: Rung) -> float | None:
-        """How many times as fast it is as the rung before."""
+        """How many times as fast as the rung before it a rung is."""
         before = next((one for one in self.rungs if one.number == rung.number - 1), None)
         mine, theirs = self.op_ms(rung), self.op_ms(before) if before else None
         return theirs / mine if mine and theirs else None
@@ -84,7 +84,7 @@ class Ladder:
         )
 
     def roof_ms(self, entry: Entry) -> float | None:
-        """What the roofline allows an entry; None where a ceiling is not known."""
+        """The least time that the roofline allows an entry, or None if a ceiling is not known."""
         found = [(entry.op_ms(p), self.board.roof(entry.rows[p])) for p in self.problems if p in entry.rows]
         known = [ms * roof.fraction for ms, roof in found if ms and roof and not roof.missing]
         return sum(known) if found and len(known) == len(found) else None
@@ -92,7 +92,7 @@ class Ladder:
 
 @cache
 def notes() -> Mapping[str, Notes]:
-    """What all ``ladder.toml`` say, by operation."""
+    """The content of all ``ladder.toml`` files, by operation."""
     found = {}
     for file in sorted(file for place in PLACES for file in ROOT.glob(f"{place}/{FILE}")):
         content = tomllib.loads(file.read_text(encoding="utf-8"))
@@ -103,7 +103,7 @@ def notes() -> Mapping[str, Notes]:
 
 
 def ladder_of(board: Board) -> Ladder | None:
-    """The ladder of a board's operation at the problems of its main table; None if no rung was measured."""
+    """The ladder of a board at the problems of its main table, or None if no rung was measured."""
     said = notes().get(board.operation.name, Notes())
     entries = {entry.variant: entry for entry in board.at(board.main) if _timed(entry)}
     names = _chain(board, _top(said, entries))
@@ -124,7 +124,7 @@ def _timed(entry: Entry) -> bool:
 
 
 def _top(said: Notes, entries: Mapping[str, Entry]) -> str:
-    """The last rung: the one that the file names last, or the fastest variant."""
+    """The last rung: the last one that the file names, or else the fastest variant."""
     if said.limits:
         return list(said.limits)[-1]
     sums = {name: sum(row.op_ms or 0 for row in entry.rows.values()) for name, entry in entries.items()}
@@ -132,7 +132,7 @@ def _top(said: Notes, entries: Mapping[str, Entry]) -> str:
 
 
 def _chain(board: Board, top: str) -> list[str]:
-    """A variant and those that it builds on, from the first kernel of the operation to it."""
+    """A variant and its ancestors, starting with the operation's first kernel."""
     found: list[str] = []
     name: str | None = top
     while name and name not in found:
@@ -150,7 +150,7 @@ def _idea(board: Board, name: str) -> str:
 
 
 def _shared(board: Board, entries: Sequence[Entry]) -> list[str]:
-    """The problems that most rungs have: all of them if there is one that all share."""
+    """The problems that all rungs have in common, or else those that most rungs have."""
     problems = list(board.problems(board.main))
     by_all = [name for name in problems if all(entry.op_ms(name) is not None for entry in entries)]
     if by_all or not problems:

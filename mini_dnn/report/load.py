@@ -1,4 +1,4 @@
-"""Results files: read, later measurements in the place of earlier ones."""
+"""Read results files. Later measurements replace earlier ones of the same thing."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ from mini_dnn.report.rows import Record, Row
 from mini_dnn.report.serving import Serving
 
 RESULTS = ROOT / "benchmarks" / "results"
-MEASURE = "run.py bench --out benchmarks/results/NAME.json"  # what the messages tell people to run
-MOST = {"variants": 200, "batches": 100, "problems": 200}  # that a page can show
-OLD_LAYER_TIMES = 1  # the schema whose layer_ms is with the NaN fill
+MEASURE = "run.py bench --out benchmarks/results/NAME.json"  # the command that messages recommend
+MOST = {"variants": 200, "batches": 100, "problems": 200}  # the largest numbers that a page can show
+OLD_LAYER_TIMES = 1  # in this schema, layer_ms includes the fill with NaN
 
 Run = tuple[Record, list[Row]]
 
 
 @dataclass(frozen=True)
 class Results:
-    """What the files hold."""
+    """The contents of the files."""
 
-    records: Sequence[Record]  # in the order in which they were started
-    rows: Sequence[Row]  # the latest of each device, operation, variant, batch and problem
+    records: Sequence[Record]  # in the order of their start times
+    rows: Sequence[Row]  # the latest for each device, operation, variant, batch size and problem
     runs: Sequence[Row]  # all of them
-    peers: Sequence[Peer]  # the latest of each device, peer, precision, order, batch and problem
-    servings: Sequence[Serving]  # in the order in which they were started
-    savings: Sequence[Savings]  # the latest of each device and operation
-    batches: Sequence[Batches]  # in the order in which they were started
+    peers: Sequence[Peer]  # the latest for each device, peer, precision, order, batch size and problem
+    servings: Sequence[Serving]  # in the order of their start times
+    savings: Sequence[Savings]  # the latest for each device and operation
+    batches: Sequence[Batches]  # in the order of their start times
     unverified: Sequence[Path]  # files of older versions, which have no checksum
 
 
 def results_files(given: Sequence[Path]) -> list[Path]:
-    """The files to read: those given, all ``*.json`` of a folder that is given, or the stored ones.
+    """Return the files to read: those given, the ``*.json`` files of a given folder, or the stored ones.
 
     Raises
     ------
     UsageError
-        There is none, or a path leads nowhere.
+        There are no results files, or a path does not exist.
     """
     found: list[Path] = []
     for path in given or [RESULTS]:
@@ -61,18 +61,19 @@ def results_files(given: Sequence[Path]) -> list[Path]:
                 f"Measure first: {MEASURE}"
             )
         found += files
-    return list(dict.fromkeys(file.resolve() for file in found))  # a file twice is no second run
+    return list(dict.fromkeys(file.resolve() for file in found))  # the same file twice is not a second run
 
 
 def load(files: Iterable[Path]) -> Results:
-    """Read results files. Of rows for the same device, variant, batch and problem the latest counts.
+    """Read results files. For each device, variant, batch size and problem, the latest row counts.
 
-    Which run is later is told by when it started, and by the order of the files where that is equal.
+    The start time decides which run is later. If start times are equal, the order of the files decides.
 
     Raises
     ------
     DataError
-        Not JSON, another schema, or a field that is missing or of the wrong kind; names file and field.
+        A file is not JSON or has another schema, or a field is missing or of the wrong type. The message
+        names file and field.
     """
     files = list(files)
     bench, growth, servings, of_peers, savings, batches, unverified = _read(files)
@@ -83,7 +84,7 @@ def load(files: Iterable[Path]) -> Results:
         beside = " (the cost of serving is shown with op times of the same device)" if servings else ""
         raise DataError(f"{names}: no rows, so nothing was measured{beside}. Measure again: {MEASURE}")
     for _, rows in growth:
-        for row in rows:  # of the present code; a whole run of that code says more
+        for row in rows:  # growth rows of the present code; a complete run of that code is preferred
             before = latest.get(_key(row))
             if before is None or before.layer_ms is None or before.code_hash != row.code_hash:
                 latest[_key(row)] = row
@@ -101,7 +102,7 @@ def load(files: Iterable[Path]) -> Results:
 
 
 def _check_number(rows: Sequence[Row], files: Sequence[Path]) -> None:
-    """Refuse more than a page can show."""
+    """Raise an error if there are more rows than a page can show."""
     found: dict[str, set[Any]] = {
         "variants": {row.variant for row in rows},
         "batches": {(row.op, row.batch) for row in rows},
@@ -118,9 +119,9 @@ def _check_number(rows: Sequence[Row], files: Sequence[Path]) -> None:
 def _read(
     files: Iterable[Path],
 ) -> tuple[list[Run], list[Run], list[Serving], list[Peer], list[Savings], list[Batches], list[Path]]:
-    """Runs of ``bench``, growth runs, serving, libraries, savings, networks, each by its start.
+    """Return the runs of ``bench``, growth runs, serving, libraries, savings and networks, with start times.
 
-    The last list is of files without a checksum.
+    The last list has the files without a checksum.
     """
     bench: list[Run] = []
     growth: list[Run] = []

@@ -1,4 +1,4 @@
-"""Variants that copy by themselves: what the copies alone take, and how well kernels hide behind them."""
+"""Variants that overlap their own copies: how long the copies take, and how well they hide the kernels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from mini_dnn.report.load import OLD_LAYER_TIMES
 from mini_dnn.report.rows import Row, course_at, title
 from mini_dnn.report.tables import name_of, number, percent
 
-LIMIT = 1.15  # times the slower direction's copy that a layer may take at the course's problems
+# The most that a layer of the course may take, as a multiple of the copy in the slower direction
+LIMIT = 1.15
 ONE_PART = "one part"
 
 ABOUT = (
@@ -23,12 +24,12 @@ ABOUT = (
 
 
 def about(op: str) -> str:
-    """What the table shows, and what is asked of it."""
+    """Describe the table and the limit that applies."""
     return ABOUT.format(at=title(course_at(op)), limit=LIMIT)
 
 
 def slower_copy_ms(row: Row) -> float | None:
-    """What the larger of both copies takes at the measured pinned rates; None without these."""
+    """The time of the longer copy at the measured page-locked rates, or None without these rates."""
     rates, arrays = row.record.memory, row.sizes.arrays.values()
     if "h2d_gbps" not in rates or "d2h_gbps" not in rates:
         return None
@@ -38,20 +39,20 @@ def slower_copy_ms(row: Row) -> float | None:
 
 
 def over_slower_copy(row: Row) -> float | None:
-    """The layer time as a multiple of the slower copy."""
+    """The layer time as a multiple of the slower direction's copy."""
     copy_ms = slower_copy_ms(row)
     return None if copy_ms is None or row.layer_ms is None else row.layer_ms / copy_ms
 
 
 def hidden(row: Row) -> str:
-    """How much was hidden, in words."""
+    """How much time was hidden, in words."""
     assert row.streams is not None, "the caller looks"
     copies = sum(span.kind == "copy_in" for span in row.streams.spans)
     return ONE_PART if copies == 1 else percent(row.streams.hidden_fraction)
 
 
 def overlap_table(entries: Sequence[Entry]) -> Table:
-    """How well those variants overlap that copy by themselves."""
+    """How well each variant that overlaps its own copies hides the kernels."""
     rows = [
         [
             name_of(entry),
@@ -71,7 +72,7 @@ def overlap_table(entries: Sequence[Entry]) -> Table:
 
 
 def verdict(entries: Sequence[Entry]) -> str:
-    """Which rows pass the limit, if it is asked of them: at the course's problems."""
+    """Say which rows of the course's problems meet the limit, if the limit applies to them."""
     rows = [row for entry in entries for row in entry.rows.values() if row.streams]
     if not rows or rows[0].at != course_at(rows[0].op):
         return ""

@@ -1,4 +1,4 @@
-"""The report: which tables and plots there are, what they mean, and what is missing."""
+"""The report: its tables and plots, what they mean, and what is missing."""
 
 from __future__ import annotations
 
@@ -61,17 +61,17 @@ OF_OLD_KIND = (
 
 
 def write_report(results: Results, out: Path, force: bool = False) -> list[Path]:
-    """Write ``index.html``, ``report.md``, the plots and ``ops.csv`` into a folder; returns their paths.
+    """Write ``index.html``, ``report.md``, the plots and ``ops.csv`` into a folder and return their paths.
 
     Parameters
     ----------
     force
-        Whether files of these names are replaced even if the folder holds no report.
+        Whether to replace files of these names even if the folder holds no report.
 
     Raises
     ------
     UsageError
-        The folder cannot be written, or it has such files and holds no report.
+        The folder cannot be written, or it has files of these names but no report.
     """
     found = boards(results)
     blocks = _blocks(found, results) + unverified(results)
@@ -79,7 +79,7 @@ def write_report(results: Results, out: Path, force: bool = False) -> list[Path]
 
 
 def _files(blocks: Sequence[Block], found: Sequence[Board], out: Path) -> dict[str, bytes]:
-    """The page, the Markdown with its pictures, and the CSV, by their names."""
+    """The page, the Markdown with its pictures, and the CSV file, by file name."""
     variants = variants_of(found)
     to_root = os.path.relpath(ROOT, out.resolve()) if out.resolve().is_relative_to(ROOT) else ""
     links = {name: f"{to_root}/{of.source}" for name, of in variants.items()} if to_root else {}
@@ -95,8 +95,8 @@ def _blocks(found: Sequence[Board], results: Results) -> list[Block]:
     if len(found) > 1:
         blocks += [glance(headings), *not_measured(found)]
     for at, (heading, board) in enumerate(headings.items(), 1):
-        suffix = "" if at == 1 else f"-{at}"  # of the plots' file names
-        first = at == 1 or found[at - 2].device != board.device  # of its device
+        suffix = "" if at == 1 else f"-{at}"  # ends the names of the plots' files
+        first = at == 1 or found[at - 2].device != board.device  # the first part of its device
         blocks += [Heading(1, heading), *_board(board, suffix, at == 1)]
         blocks += serving_blocks(board.servings, suffix) if first else []
         blocks += savings_blocks(board, results.savings, suffix)
@@ -109,7 +109,7 @@ def _blocks(found: Sequence[Board], results: Results) -> list[Block]:
 
 
 def _headings(found: Sequence[Board]) -> Mapping[str, Board]:
-    """The boards by the headings of their parts, which name the device where there are several."""
+    """The boards by the headings of their parts. The headings name the device if there are several."""
     devices = list(dict.fromkeys(board.device for board in found))
     return {
         f"{board.operation.name}: {board.operation.about}"
@@ -119,7 +119,7 @@ def _headings(found: Sequence[Board]) -> Mapping[str, Board]:
 
 
 def _board(board: Board, suffix: str, is_first: bool) -> list[Block]:
-    """What was measured of one operation on one device."""
+    """All results of one operation on one device."""
     last = board.records[-1]
     text = sentence(board)
     blocks: list[Block] = [Text(text, lead=True)] if text and not is_first else []
@@ -141,7 +141,7 @@ def _board(board: Board, suffix: str, is_first: bool) -> list[Block]:
 
 
 def _table(board: Board, at: At, first: Iterable[Block] = ()) -> list[Block]:
-    """What was measured of all variants at some problems."""
+    """The results of all variants at the problems of one table."""
     entries = board.at(at)
     sizes = {name: row.sizes for entry in entries for name, row in entry.rows.items()}
     problems = "; ".join(f"{n} is `{name}`, {sizes[name]}" for n, name in enumerate(board.problems(at), 1))
@@ -163,7 +163,7 @@ def _table(board: Board, at: At, first: Iterable[Block] = ()) -> list[Block]:
 
 
 def _layers(board: Board, at: At) -> list[Block]:
-    """Layer times, with what they are."""
+    """Layer times, and what they include."""
     table, entries = layers_table(board, at), board.at(at)
     blocks: list[Block] = []
     if table.rows:
@@ -178,7 +178,7 @@ def _layers(board: Board, at: At) -> list[Block]:
 
 
 def _refused(board: Board, entries: Sequence[Entry]) -> list[Block]:
-    """Problems that variants do not take."""
+    """The problems that variants do not accept."""
     reasons = {(skip.variant, skip.problem): skip.reason for skip in board.skipped}
     items = [
         f"`{entry.variant}` does not support `{problem}`: {reasons[entry.variant, problem]}"
@@ -193,7 +193,7 @@ def _refused(board: Board, entries: Sequence[Entry]) -> list[Block]:
 
 
 def _notes(entries: Sequence[Entry]) -> list[Block]:
-    """What a reader of layer times has to know of some of them."""
+    """Notes that readers of the layer times need for some of the variants."""
     rows = [row for entry in entries for row in entry.rows.values()]
     old = dict.fromkeys(f"`{row.record.file.name}`" for row in rows if row.record.schema == OLD_LAYER_TIMES)
     return [Text(OF_OLD_KIND.format(files=", ".join(old)))] if old else []

@@ -1,4 +1,4 @@
-"""What the page's script draws charts from, and the sources that a click on a variant shows."""
+"""Data for the charts of the page's script, and the sources that a click on a variant opens."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LESSON = "README.md"
 
 @dataclass(frozen=True)
 class Shown:
-    """What is shown of a variant; paths are those in the checkout."""
+    """What the page shows about a variant. Paths are relative to the checkout."""
 
     source: str
     lesson: str
@@ -28,7 +28,7 @@ class Shown:
 
 
 def variants_of(boards: Sequence[Board]) -> dict[str, Shown]:
-    """The variants of this checkout that the boards name, also as rungs that were not measured."""
+    """Return the variants of this checkout that the boards name, including rungs that were not measured."""
     names = dict.fromkeys(name for board in boards for name in board.variants)
     ladders = [ladder for board in boards if (ladder := ladder_of(board))]
     names |= dict.fromkeys(rung.variant for ladder in ladders for rung in ladder.rungs)
@@ -55,17 +55,18 @@ def _shown(variant: Variant) -> Shown:
 
 
 def _upward(folder: Path) -> list[Path]:
-    """A folder and those that it lies in, up to the checkout's."""
+    """A folder and its parents, up to the root of the checkout."""
     return [folder, *(one for one in folder.parents if one.is_relative_to(ROOT))]
 
 
 def data_of(boards: Sequence[Board], variants: Mapping[str, Shown], to_root: str) -> dict[str, Any]:
-    """All that the script is given.
+    """Return all data that the page's script needs.
 
     Parameters
     ----------
     to_root
-        The way from the report's folder to the checkout; empty where it lies elsewhere.
+        The relative path from the report's folder to the checkout, or an empty string if the report is
+        outside the checkout.
     """
     return {
         "root": to_root,

@@ -1,4 +1,4 @@
-"""Results of libraries on the same device, as ``benchmarks/peers.py`` writes them."""
+"""Results of libraries on the same device, from files that ``benchmarks/peers.py`` writes."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ from mini_dnn.measuring.records import (
 )
 from mini_dnn.ops.compare import PRECISIONS
 
-# The first has layers of one operation by libraries alone. Since the second: ours and floors too, each with a
-# word for what was computed. Since the third: rows name their operation and problem. Since the fourth: files
-# have a checksum.
+# Schema 1: layers of one operation, libraries only. Schema 2 adds our variants and floors; each row has a
+# word for what was computed. In schema 3, rows name their operation and problem. Schema 4 adds a checksum.
 FIRST, SECOND, THIRD, SCHEMA = "peers-1", "peers-2", "peers-3", "peers-4"
 SCHEMAS = (FIRST, SECOND, THIRD, SCHEMA)
 
@@ -35,12 +34,12 @@ class PeerRow:
     """One problem by one program, in one setting."""
 
     kind: Literal["ours", "library", "floor"]
-    what: Words  # in a word
-    op: Words = ""  # empty of floors that belong to no operation
+    what: Words  # a word for what was computed
+    op: Words = ""  # empty for floors that belong to no operation
     problem: Words = ""
     peer: Name
     precision: Annotated[str, Meta(pattern=rf"\A(?:{'|'.join(PRECISIONS)}|)\Z")]
-    order: Words  # of the axes: "NCHW" or "NHWC"
+    order: Words  # the order of the axes, "NCHW" or "NHWC"
     setting: Words
     batch: Count
     op_ms: Positive
@@ -49,10 +48,10 @@ class PeerRow:
 
 @dataclass(frozen=True, kw_only=True)
 class PeersFile:
-    """What is read of a file."""
+    """The content of a file."""
 
     started: Started
-    device: Name  # the GPU's name alone
+    device: Name  # the name of the GPU only
     versions: Annotated[dict[Name, Any], Meta(max_length=200)]
     rows: Annotated[list[PeerRow], Meta(max_length=MOST_ROWS)]
     skipped: Annotated[list[dict[Name, Any]], Meta(max_length=MOST_ROWS)] = field(default_factory=list)
@@ -63,27 +62,27 @@ class PeersFile:
 
 @dataclass(frozen=True)
 class Peer:
-    """One problem by a library."""
+    """One problem, measured with a library."""
 
     device: str
     file: Path
-    versions: str  # of the library and of what called it
+    versions: str  # of the library and of the program that called it
     row: PeerRow
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What it is about."""
+        """The fields in which repeated measurements agree."""
         row = self.row
         return self.device, row.peer, row.precision, row.order, row.batch, row.op, row.problem
 
 
 def content_of(content: Mapping[str, Any], file: Path) -> PeersFile:
-    """What a file says, of any of `SCHEMAS`.
+    """Convert the content of a file of any of the `SCHEMAS`.
 
     Raises
     ------
     DataError
-        A field is missing or of the wrong kind; names file and field.
+        A field is missing or of the wrong type. The message names file and field.
     """
     schema, rows = content["schema"], content.get("rows")
     if schema in (FIRST, SECOND) and isinstance(rows, list):
@@ -93,7 +92,7 @@ def content_of(content: Mapping[str, Any], file: Path) -> PeersFile:
 
 
 def read(content: Mapping[str, Any], file: Path) -> tuple[str, list[Peer]]:
-    """When it was started, and the rows of libraries; of several settings the fastest.
+    """Return the start time and the rows of libraries. If there are several settings, the fastest counts.
 
     Raises
     ------
@@ -102,7 +101,7 @@ def read(content: Mapping[str, Any], file: Path) -> tuple[str, list[Peer]]:
     """
     found = content_of(content, file)
     of_libraries = [row for row in found.rows if row.kind == "library" and row.op]
-    of_libraries.sort(key=lambda row: -row.op_ms)  # the last of equal names counts
+    of_libraries.sort(key=lambda row: -row.op_ms)  # of equal keys, the last row is kept
     fastest = {(r.peer, r.precision, r.order, r.op, r.problem, r.batch): r for r in of_libraries}
     versions = _versions(found.versions, file, [row.peer for row in fastest.values()])
     return found.started, [Peer(found.device, file, versions, row) for row in fastest.values()]
@@ -114,13 +113,13 @@ def _of_first(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _of_second(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Of its words for problems, those of the default operation are their names."""
-    known = row.get("what") in list(ops.find(ops.DEFAULT).course)  # a list: what is there may be anything
+    """Convert a row of schema 2, whose words name problems of the default operation only."""
+    known = row.get("what") in list(ops.find(ops.DEFAULT).course)  # a list: the value may have any type
     return {**({"op": ops.DEFAULT, "problem": row["what"]} if known else {}), **row}
 
 
 def _versions(found: Mapping[str, Any], file: Path, peers: Sequence[str]) -> str:
-    """CuDNN's number is major 10,000 + minor 100 + patch."""
+    """Format the versions. cuDNN's version is the number 10,000 major + 100 minor + patch."""
     words = []
     asked = {"torch": str, "cudnn": int} if set(peers) - {"CuPy"} else {}
     asked |= {"cupy": str} if "CuPy" in peers else {}

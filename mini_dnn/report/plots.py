@@ -1,4 +1,4 @@
-"""The plots of op times, of speed-ups, of a sweep and of overlapped copies."""
+"""Plots of op times, speed-ups, parameter sweeps and overlapped copies."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from mini_dnn.report.rows import Row
 from mini_dnn.report.tables import number
 from mini_dnn.report.theme import WIDTH, Theme
 
-BAR = 0.17  # inches, height of a bar and the space to the next
+BAR = 0.17  # inches, height of a bar including the space to the next one
 SPAN_NAMES = {"copy_in": "copy in", "kernel": "kernels", "copy_out": "copy out"}
 SWEEPS_ABREAST = 2
-LABELLED = 3000  # widest range of a logarithmic axis that has room for labels at 2 and 5 in each decade
-CLOSE = 20  # and for more of them
+LABELLED = 3000  # the widest range of a logarithmic axis that has room for labels at 2 and 5 in each decade
+CLOSE = 20  # the widest range with room for more labels than these
 
 
 def op_times(entries: Sequence[Entry], theme: Theme) -> Figure:
-    """A logarithmic bar for each problem of each variant."""
+    """Draw a logarithmic bar for each problem of each variant."""
     problems = entries[0].problems
     figure, axes = _bars(len(entries) * len(problems) + len(entries))
     known = [ms for entry in entries for ms in map(entry.op_ms, problems) if ms is not None]
-    left = min(known) / 2  # a logarithmic axis has no zero for bars to start at
+    left = min(known) / 2  # a logarithmic axis has no zero at which bars could start
     thick = 0.8 / len(problems)
     for at, problem in enumerate(problems):
-        label: str | None = problem  # of the first bar
+        label: str | None = problem  # only the first bar gets a label
         for y, entry in enumerate(entries):
             ms = entry.op_ms(problem)
             if ms is None:
@@ -48,7 +48,7 @@ def op_times(entries: Sequence[Entry], theme: Theme) -> Figure:
 
 
 def gains(board: Board, entries: Sequence[Entry], theme: Theme) -> Figure:
-    """How many times faster than its parent each variant is."""
+    """Draw how many times as fast as its parent each variant is."""
     figure, axes = _bars(len(entries) * 1.6)
     factors = [board.speed_up(entry, entry.any_row.parent) or 1.0 for entry in entries]
     least, most = min(0.9, *factors), max(1.5, *factors)
@@ -66,7 +66,7 @@ def gains(board: Board, entries: Sequence[Entry], theme: Theme) -> Figure:
 
 
 def sweep(sweeps: Sequence[Sweep], theme: Theme) -> Figure:
-    """A heat map for each sweep: op time over the two parameters, the fastest framed."""
+    """Draw a heat map for each sweep: the op time over both parameters, with a frame around the fastest."""
     lines = -(-len(sweeps) // SWEEPS_ABREAST)
     height = lines * (1.6 + 0.5 * max(len(s.y_values) for s in sweeps))
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
@@ -100,7 +100,7 @@ def _frame(axes: Axes, x: int, y: int, colour: str, line: str) -> None:
 
 
 def streams(rows: Sequence[Row], theme: Theme) -> Figure:
-    """When copies and kernels ran, stream by stream, a chart a row of results."""
+    """Draw when copies and kernels ran on each stream, with one chart for each row of results."""
     counts = [len({span.stream for span in _spans(row)}) for row in rows]
     heights = [0.3 * count + 0.9 for count in counts]
     figure = Figure(figsize=(WIDTH, sum(heights) + 0.4), layout="constrained")
@@ -137,7 +137,7 @@ def _bars(count: float) -> tuple[Figure, Axes]:
 
 
 def _names(axes: Axes, names: Sequence[str]) -> None:
-    """Names from the top down, and plain numbers along the bottom, whose limits must be set before."""
+    """Label the axes: names from top to bottom, and plain numbers below. Set the limits before this call."""
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)

@@ -1,4 +1,4 @@
-"""The tables inside the READMEs, written from the results between two markers."""
+"""Update the tables in the READMEs from the results. Each table stands between two markers."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from mini_dnn.report.savings import about, gains_table, problems, rows_table
 from mini_dnn.report.stale import BROKEN, GONE
 from mini_dnn.report.tables import number, op_cells, op_columns, times
 
-PLACES = (  # READMEs, and the marker of their tables
+PLACES = (  # READMEs, and the name of the marker in each
     ("README.md", "op-times"),
     ("milestones/m*/README.md", "ladder"),
-    ("ladders/*/README.md", "ladder"),  # a folder has the name of its operation
+    ("ladders/*/README.md", "ladder"),  # the folder has the name of its operation
     ("ladders/*/README.md", "savings"),
     ("networks/*/README.md", "batches"),
 )
 MEASURE_SAVINGS = "python benchmarks/savings.py --out benchmarks/results/NAME.json --picture docs/savings.svg"
 MEASURE_BATCHES = "python benchmarks/resnet_rungs.py --out benchmarks/results/NAME.json"
-BATCHES_PICTURE = "![Latency and images a second by batch](../../docs/{folder}.svg)"  # of docs/pictures.py
+BATCHES_PICTURE = "![Latency and images a second by batch](../../docs/{folder}.svg)"  # see docs/pictures.py
 SAVINGS_PICTURE = "![Time, bytes and energy of a product](../../docs/savings.svg)"  # see its --picture
 LAST = "m3"  # the milestone that leads to the final kernel
 
@@ -37,16 +37,16 @@ LAST = "m3"  # the milestone that leads to the final kernel
 def updated(
     boards: Sequence[Board], root: Path, savings: Sequence[Savings] = (), batches: Sequence[Batches] = ()
 ) -> Mapping[Path, tuple[str, str]]:
-    """The READMEs that have markers: their text as it is, and as the results would have it.
+    """Return the present and the updated text of each README that has markers.
 
     Parameters
     ----------
     boards
-        One of each operation, see `shown`.
+        One board for each operation, as returned by `shown`.
     savings
-        Of the device of the first board.
+        The savings measured on the device of the first board.
     batches
-        Of any.
+        Networks by batch size, on any device.
 
     Raises
     ------
@@ -84,7 +84,7 @@ def updated(
 
 
 def _savings(savings: Sequence[Savings], op: str) -> str:
-    """What a smaller type saves in an operation, or how to measure it."""
+    """The savings of a smaller type in an operation, or how to measure them."""
     one = next((one for one in savings if one.content.op == op), None)
     if one is None:
         return f"Not measured yet: `{MEASURE_SAVINGS}`, then `run.py report --readmes`."
@@ -96,7 +96,7 @@ def _savings(savings: Sequence[Savings], op: str) -> str:
 
 
 def _batches(boards: Sequence[Board], batches: Sequence[Batches], folder: Path) -> str:
-    """A folder's variants by batch, or how to measure them."""
+    """The table of a folder's variants by batch size, or how to measure them."""
     network = networks.of_folder(boards, batches, folder.as_posix())
     if network is None:
         return f"Not measured yet: `{MEASURE_BATCHES}`, then `run.py report --readmes`."
@@ -116,7 +116,7 @@ def _batches(boards: Sequence[Board], batches: Sequence[Batches], folder: Path) 
 
 
 def _block(boards: Sequence[Board], folder: Path) -> str:
-    """The table of a folder's README, or how to measure what it would show."""
+    """The table of a folder's README, or how to measure its figures."""
     op = folder.name if folder.parent.name == "ladders" else ops.DEFAULT
     board = next((board for board in boards if board.operation.name == op), None)
     entries = _entries(board, folder.name) if board else []
@@ -127,7 +127,7 @@ def _block(boards: Sequence[Board], folder: Path) -> str:
 
 
 def _entries(board: Board, folder: str) -> list[Entry]:
-    """The variants of a folder, between those outside it that they improve on and the final kernel."""
+    """The variants of a folder, with the variants outside it that they improve on, and the final kernel."""
     known = [entry for entry in board.course if entry.stale not in (GONE, BROKEN)]
     if not folder:
         return known
@@ -165,7 +165,7 @@ def _table(board: Board, entries: Sequence[Entry]) -> str:
 
 
 def _overlapping(entries: Sequence[Entry]) -> str:
-    """A note on each variant whose gain is visible only in layer times."""
+    """A note on each variant whose gain appears only in layer times."""
     notes = ""
     for entry in entries:
         if entry.overlaps:

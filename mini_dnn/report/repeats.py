@@ -1,4 +1,4 @@
-"""How far the op times of separate runs lie apart."""
+"""The spread of op times between separate runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mini_dnn.report.document import Block, Folded, Heading, Table, Text
 from mini_dnn.report.rows import Row, table_of
 from mini_dnn.report.tables import percent
 
-LIMIT = 0.03  # that a published op time keeps
+LIMIT = 0.03  # the largest spread that a published op time may have
 
 ABOUT = (
     "The spread of separate runs of the same code on one device: the difference of the largest and the "
@@ -23,13 +23,13 @@ ON_HOST = (
 
 
 def spread(rows: Sequence[Row]) -> float | None:
-    """(largest - smallest) / median of the runs' op times; None below two runs."""
+    """Return (largest - smallest) / median of the op times, or None for fewer than two runs."""
     times = [row.op_ms for row in rows if row.op_ms is not None]
     return (max(times) - min(times)) / statistics.median(times) if len(times) > 1 else None
 
 
 def repeats(board: Board) -> list[Block]:
-    """The spread of every op time that was measured in several runs; nothing where there is none."""
+    """The spread of every op time that was measured in several runs. Without repeated runs, no blocks."""
     found = {key: value for key, rows in board.runs.items() if (value := spread(rows)) is not None}
     on_gpu = {key: value for key, value in found.items() if not board.runs[key][0].on_host}
     on_host = {key: value for key, value in found.items() if key not in on_gpu}

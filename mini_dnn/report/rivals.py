@@ -1,4 +1,4 @@
-"""Libraries on the same device: the fastest one first, whatever advantage it has."""
+"""Libraries on the same device, fastest first, in whichever setting they are fastest."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ VERSIONS = "{programs}, on the same GPU with a cold L2 cache, from `{file}`."
 
 @dataclass(frozen=True)
 class Rival:
-    """A library in one setting, or a variant that leaves the work to one."""
+    """A library in one setting, or a variant that calls a library."""
 
     words: tuple[str, str, str]  # name, precision, order of the axes
     op_ms: Mapping[str, float]  # by problem
 
     def sum_of(self, problems: Sequence[str]) -> float | None:
-        """Op time of these problems; None while one is missing."""
+        """Return the sum of the op times of these problems, or None if one is missing."""
         known = [self.op_ms.get(problem) for problem in problems]
         return None if None in known or not known else sum(ms for ms in known if ms is not None)
 
     @property
     def name(self) -> str:
-        """Name and setting in words."""
+        """The library's name and its setting."""
         library, *setting = self.words
         known = ", ".join(word for word in setting if word != NOT_THERE)
         return f"{library} ({known})" if known else library
 
 
 def rivals_of(board: Board, problems: Sequence[str]) -> list[Rival]:
-    """All libraries at the course's problems, the fastest first; last those that lack a problem."""
+    """Return all libraries, fastest first. Libraries that lack one of the problems come last."""
     own = course_at(board.operation.name)
     of_peer: dict[tuple[str, str, str], dict[str, float]] = {}
     for row in (peer.row for peer in board.peers):
@@ -56,7 +56,7 @@ def rivals_of(board: Board, problems: Sequence[str]) -> list[Rival]:
 
 
 def _variants(board: Board) -> Iterator[Rival]:
-    """Variants that are a library's."""
+    """The variants that call a library."""
     said = notes().get(board.operation.name)
     for name in said.rivals if said else ():
         entry = board.entries.get((name, course_at(board.operation.name)))
@@ -66,7 +66,7 @@ def _variants(board: Board) -> Iterator[Rival]:
 
 
 def problems_of(board: Board) -> list[str]:
-    """The problems at which libraries are compared: those of the ladder, or all that they have."""
+    """The problems at which libraries are compared: those of the ladder, or else all that libraries have."""
     found = ladder_of(board)
     of_ladder = list(found.problems) if found else []
     every = {problem for rival in rivals_of(board, of_ladder) for problem in rival.op_ms}
@@ -74,13 +74,13 @@ def problems_of(board: Board) -> list[str]:
 
 
 def fastest(ladder: Ladder) -> Rival | None:
-    """The library that is fastest at the problems of a ladder."""
+    """Return the library that is fastest at the problems of a ladder."""
     found = [one for one in rivals_of(ladder.board, ladder.problems) if one.sum_of(ladder.problems)]
     return found[0] if found else None
 
 
 def peers_table(board: Board) -> Table:
-    """Libraries on the same device at the course's problems, and how the final kernel compares."""
+    """Libraries on the same device at the problems of the ladder, compared with the final kernel."""
     problems = problems_of(board)
     ladder = ladder_of(board)
     final = ladder.rungs[-1].variant if ladder else board.final
@@ -99,7 +99,7 @@ def peers_table(board: Board) -> Table:
 
 
 def rivals_blocks(board: Board) -> list[Block]:
-    """The table under its heading; nothing where no library was measured."""
+    """The table below its heading, or nothing if no library was measured."""
     table = peers_table(board)
     if not table.rows:
         return []

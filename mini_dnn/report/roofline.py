@@ -21,22 +21,22 @@ from mini_dnn.report.theme import WIDTH, Theme
 
 MARKERS = {"fp32": "o", "tf32": "s", "fp16": "^", "fp16_sum": "v", "3xtf32": "P", "3xfp16": "X"}
 LABEL = 8.5  # points
-EDGE = 0.02  # of the axis, which labels leave free at both ends
-LOWERINGS = 12  # of the axis' lower end, so that labels which ceilings push down have room
+EDGE = 0.02  # fraction of the axis that labels leave free at both ends
+LOWERINGS = 12  # how often the lower end of the axis may move down to make room for labels
 Line = tuple[tuple[float, float], tuple[float, float]]  # from one point to another
 Interval = tuple[float, float]
-LINE = 1.35  # line height of a label, times its size
-WIDE = 0.6  # width of a character of a label, times its size
-LEADER = 1.35  # where a label's leader line ends, times the point's FLOPs per byte
+LINE = 1.35  # line height of a label, as a multiple of its size
+WIDE = 0.6  # width of a character of a label, as a multiple of its size
+LEADER = 1.35  # where a label's leader line ends, as a multiple of the point's FLOPs per byte
 
 
 def roofline(board: Board, rows: Sequence[Row], rungs: Mapping[str, int], theme: Theme) -> Figure:
-    """TFLOP/s over FLOPs per byte, with the device's ceilings. Every row has an op time, and FLOPs.
+    """Plot TFLOP/s over FLOPs per byte, with the device's ceilings. Every row needs an op time and FLOPs.
 
     Parameters
     ----------
     rungs
-        Numbers of the variants that are rungs of the ladder, which are drawn in colour.
+        The numbers of those variants that are rungs of the ladder. They are drawn in colour.
     """
     problems = list(dict.fromkeys(row.problem for row in rows))
     most = max(sum(row.problem == problem for row in rows) for problem in problems)
@@ -47,7 +47,7 @@ def roofline(board: Board, rows: Sequence[Row], rungs: Mapping[str, int], theme:
     intensity = [row.flops / row.min_bytes for row in rows]
     roofs = {name: value for name, value in board.ceilings.items() if name.endswith("_tflops")}
     copy_gbps = board.ceilings.get("copy_gbps", 0.0)
-    ridge = max(roofs.values()) / copy_gbps * 1e3 if roofs and copy_gbps else math.inf  # has to be seen
+    ridge = max(roofs.values()) / copy_gbps * 1e3 if roofs and copy_gbps else math.inf  # must be visible
     axes.set(xscale="log", yscale="log", xlim=(min(min(intensity) / 8, ridge / 2), max(intensity) * 8))
     axes.set_ylim(min(rates) / 2, max([*rates, *roofs.values()]) * 2)
     axes.set(xlabel="FLOPs per byte moved (logarithmic)", ylabel="TFLOP/s (logarithmic)")
@@ -55,9 +55,9 @@ def roofline(board: Board, rows: Sequence[Row], rungs: Mapping[str, int], theme:
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.5g}"))
     axes.grid(True)
     lines = _ceilings(axes, board.ceilings.get("copy_gbps"), roofs, theme)
-    gap = LABEL * LINE / 72 / (height - 1.3)  # as a fraction of the axis, the margins taken off
+    gap = LABEL * LINE / 72 / (height - 1.3)  # as a fraction of the axis without margins
     columns = [[row for row in rows if row.problem == problem] for problem in problems]
-    sides = [-1 if at % 2 == 0 else 1 for at in range(len(problems))]  # of the points where the names stand
+    sides = [-1 if at % 2 == 0 else 1 for at in range(len(problems))]  # of the points, for the names
     for _ in range(LOWERINGS):
         places = [_places(axes, *column, gap, lines) for column in zip(columns, sides, strict=True)]
         if min(map(min, places)) >= EDGE:
@@ -72,10 +72,10 @@ def roofline(board: Board, rows: Sequence[Row], rungs: Mapping[str, int], theme:
 
 
 def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Places at least ``gap`` apart, in the order of those wanted and as near them as a crowd allows.
+    """Return places at least ``gap`` apart, in the order of ``wanted`` and as close to it as possible.
 
-    Where labels would overlap they are set ``gap`` apart around the mean of their wanted places. All are
-    within ``low`` to ``high``; only where that is too short for them do they start below ``low``.
+    Labels that would overlap are set ``gap`` apart around the mean of their wanted places. All places are
+    between ``low`` and ``high``. If that range is too short, they start below ``low``.
     """
     order = sorted(range(len(wanted)), key=wanted.__getitem__)
     groups: list[tuple[float, int]] = []  # lowest place, labels
@@ -94,7 +94,7 @@ def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list
 
 
 def clear_of(places: Sequence[float], gap: float, blocked: Sequence[Sequence[Interval]]) -> list[float]:
-    """The places, each moved down out of the intervals blocked for it; still ``gap`` apart and in order."""
+    """Move each place down out of the intervals blocked for it, keeping the order and the gap."""
     found, limit = list(places), math.inf
     for at in sorted(range(len(places)), key=places.__getitem__, reverse=True):
         place = min(places[at], limit)
@@ -105,10 +105,10 @@ def clear_of(places: Sequence[float], gap: float, blocked: Sequence[Sequence[Int
 
 
 def _ceilings(axes: Axes, copy_gbps: float | None, roofs: Mapping[str, float], theme: Theme) -> list[Line]:
-    """Draw the ceilings; returns their lines."""
+    """Draw the ceilings and return their lines."""
     lines: list[Line] = []
     (low, high), (bottom, _) = axes.get_xlim(), axes.get_ylim()
-    slope = (copy_gbps or 0.0) / 1e3  # TFLOP/s of one FLOP a byte
+    slope = (copy_gbps or 0.0) / 1e3  # TFLOP/s per FLOP per byte
     if slope:
         end = min([high, *(max(roofs.values()) / slope for _ in roofs)])
         lines.append(((low, slope * low), (end, slope * end)))
@@ -135,7 +135,7 @@ def _ceilings(axes: Axes, copy_gbps: float | None, roofs: Mapping[str, float], t
 
 
 def _places(axes: Axes, rows: Sequence[Row], side: int, gap: float, lines: Sequence[Line]) -> list[float]:
-    """Heights of the labels as fractions of the axis: near their points, on no other and on no ceiling."""
+    """Heights of the labels as fractions of the axis: near their points, not on other points or ceilings."""
     left, right = axes.get_xlim()
     wanted = [_height(axes, tflops(row) or 0.0) for row in rows]
     blocked = []
@@ -156,7 +156,7 @@ def _height(axes: Axes, rate: float) -> float:
 
 
 def _at(line: Line, x: float) -> float:
-    """Where a line, straight on logarithmic axes, is at x; beyond its ends what it is there."""
+    """The height at x of a line on logarithmic axes. Beyond an end of the line, the height of that end."""
     (x0, y0), (x1, y1) = line
     return y0 * (min(max(x, x0), x1) / x0) ** (math.log(y1 / y0) / math.log(x1 / x0))
 
@@ -170,7 +170,7 @@ def _points(
     side: int,
     theme: Theme,
 ) -> None:
-    """The points of one layer, with their names to the left (side -1) or right (1)."""
+    """Draw the points of one problem, with names on the left (``side=-1``) or the right (``side=1``)."""
     bottom, top = (math.log10(limit) for limit in axes.get_ylim())
     colours = theme.ramp(max(rungs.values(), default=1))
     for row, place, marker in zip(rows, places, markers, strict=True):
@@ -196,7 +196,7 @@ def _points(
 
 
 def _name_columns(axes: Axes, rows: Sequence[Row]) -> None:
-    """The problems' names above their columns."""
+    """Write the names of the problems above their columns."""
     above = axes.secondary_xaxis("top")
     above.set_xticks([row.flops / row.min_bytes for row in rows], [row.problem for row in rows])
     above.xaxis.set_minor_locator(NullLocator())

@@ -1,4 +1,4 @@
-"""Rows of results files, each with the run that it comes from."""
+"""Rows of results files, each together with its run."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from mini_dnn import ops
 from mini_dnn.measuring import records
 from mini_dnn.measuring.records import Head, Skipped, Sweep
 
-At = int | str  # which rows stand in one table: those of a batch, or one of the two that follow
-COURSE = "the course's sizes"  # where the batches of its problems differ
-SIZES = "other sizes"  # problems that the operation has no name for
+At = int | str  # a table's key: a batch size, or one of the two names below
+COURSE = "the course's sizes"  # for problems with different batch sizes
+SIZES = "other sizes"  # problems for which the operation has no name
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -23,13 +23,13 @@ class Record(Head):
 
     file: Path
     schema: int
-    verified: bool  # by the file's checksum
+    verified: bool  # whether the file's checksum was there and right
     skipped: Sequence[Skipped] = ()
     sweeps: Sequence[Sweep] = field(default=())
 
     @classmethod
     def of(cls, head: Head, **more: Any) -> Record:
-        """The run that a file's head describes."""
+        """Return the run that a file's head describes."""
         return cls(**{f.name: getattr(head, f.name) for f in fields(Head)}, **more)
 
 
@@ -41,7 +41,7 @@ class Row(records.Row):
 
     @classmethod
     def of(cls, row: records.Row, record: Record) -> Row:
-        """The row of a file."""
+        """Return a row of a file together with its run."""
         return cls(record=record, **{f.name: getattr(row, f.name) for f in fields(records.Row)})
 
     @property
@@ -51,24 +51,24 @@ class Row(records.Row):
 
     @cached_property
     def sizes(self) -> Any:
-        """The problem itself.
+        """The problem.
 
         Raises
         ------
         ShapeError, VariantError
-            There is no such one, or no such operation, any more.
+            The problem or the operation no longer exists.
         """
         operation = ops.find(self.op)
         return operation.decode([self.shape[name] for name in operation.fields if name in self.shape])
 
     @property
     def at(self) -> At:
-        """In which table it stands."""
+        """The key of the table that shows the row."""
         return table_of(self.op, self.problem, self.batch)
 
 
 def table_of(op: str, problem: str, batch: int) -> At:
-    """In which table a problem stands: that of its batch, as a rule."""
+    """Return the key of the table that shows a problem. Usually it is the batch size."""
     course = ops.find(op).course
     if problem not in course:
         return SIZES
@@ -77,11 +77,11 @@ def table_of(op: str, problem: str, batch: int) -> At:
 
 
 def course_at(op: str) -> At:
-    """In which table the operation's problems stand as the course has them."""
+    """Return the key of the table with the course's problems."""
     name, problem = next(iter(ops.find(op).course.items()))
     return table_of(op, name, problem.batch)
 
 
 def title(at: At) -> str:
-    """The table's name."""
+    """The title of a table."""
     return f"batch {at:,}" if isinstance(at, int) else at

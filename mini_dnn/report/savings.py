@@ -1,4 +1,4 @@
-"""The savings of a smaller type: the measurements, the gains, and the claim that they are compared with."""
+"""Savings of a smaller type: the measurements, the gains, and the claim that they are compared with."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ABOUT = (
 
 @dataclass(frozen=True)
 class Gain:
-    """Two rows, of which the second one has smaller operands."""
+    """Two rows. The second one has smaller operands."""
 
     words: str
     wide: SavingsRow
@@ -34,7 +34,7 @@ class Gain:
 
     @property
     def speed_up(self) -> float:
-        """How many times as fast it is."""
+        """How many times as fast the second row is."""
         return self.wide.op_ms / self.narrow.op_ms
 
     def less(self, what: str) -> float:
@@ -43,7 +43,7 @@ class Gain:
 
 
 def gains(rows: Sequence[SavingsRow]) -> list[Gain]:
-    """FP16 beside FP32: by the same program, and by the fastest of ours in FP16."""
+    """Return FP16 next to FP32 for the same program, and for the fastest of our FP16 variants."""
     found = []
     for program in dict.fromkeys(row.program for row in rows):
         of = [row for row in rows if row.program == program]
@@ -60,14 +60,14 @@ def gains(rows: Sequence[SavingsRow]) -> list[Gain]:
 
 
 def doubts(one: Savings) -> Iterator[str]:
-    """What a reader must know before believing the figures."""
+    """Warnings that a reader must see before relying on the figures."""
     if one.content.dirty:
         yield f"`{one.file.name}` was measured with files that differ from its commit"
     yield from stale_lines((row.program, row.code_hash) for row in one.content.rows)
 
 
 def about(content: SavingsFile) -> str:
-    """How it was measured."""
+    """Describe how the figures were measured."""
     rows, method = content.rows, content.method
     return ABOUT.format(
         run_s=method.run_s,
@@ -81,12 +81,12 @@ def about(content: SavingsFile) -> str:
 
 
 def problems(content: SavingsFile) -> str:
-    """Of which problems it is."""
+    """Describe the problems that were measured."""
     return " and ".join(f"`{problem}`" for problem in dict.fromkeys(row.problem for row in content.rows))
 
 
 def rows_table(content: SavingsFile) -> Table:
-    """What was measured of each program."""
+    """The measurements of each program."""
     rows = [
         [
             f"`{row.program}`",
@@ -110,7 +110,7 @@ def rows_table(content: SavingsFile) -> Table:
 
 
 def gains_table(content: SavingsFile) -> Table:
-    """FP16 against FP32."""
+    """FP16 compared with FP32."""
     rows = [
         [
             gain.words,

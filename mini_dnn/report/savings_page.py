@@ -1,4 +1,4 @@
-"""The report's part on what a smaller type saves, and its picture."""
+"""The section of the report about the savings of a smaller type, with its picture."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from mini_dnn.report.savings import CLAIMED, about, doubts, gains_table, problem
 from mini_dnn.report.tables import number
 from mini_dnn.report.theme import WIDTH, Theme, picture
 
-BAR = 0.34  # inches, height of a bar and the space to the next
+BAR = 0.34  # inches, height of a bar including the space to the next one
 
 
 def savings_blocks(board: Board, savings: Sequence[Savings], suffix: str) -> Iterator[Block]:
-    """What was measured of a board's operation on its device; ``suffix`` ends the name of the picture."""
+    """The blocks for a board's operation on its device. ``suffix`` ends the name of the picture."""
     for one in savings:
         if (one.content.device.name, one.content.op) != (board.device, board.operation.name):
             continue
@@ -40,12 +40,12 @@ def savings_blocks(board: Board, savings: Sequence[Savings], suffix: str) -> Ite
 
 
 def caption(content: SavingsFile) -> str:
-    """What the picture shows."""
+    """The caption of the picture."""
     return f"{content.device.name}, problems {problems(content)}."
 
 
 def plot(content: SavingsFile, theme: Theme) -> Plot:
-    """A bar for each program: time, bytes of the operands, energy."""
+    """Draw a bar for each program: time, bytes of the operands, energy."""
     rows = content.rows
     figure = Plot(figsize=(WIDTH, len(rows) * BAR + 1.5), layout="constrained")
     panels = figure.subplots(1, 3, sharey=True)

@@ -1,4 +1,4 @@
-"""What serving costs, as ``run.py bench --latency --growth --throughput`` found it."""
+"""The cost of serving, from the results of ``run.py bench --latency --growth --throughput``."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 from mini_dnn.measuring.files import Stored
 from mini_dnn.measuring.serving_records import Growth, ServingFile
 
-KEYS = {  # rows that agree in these are of the same thing
+KEYS = {  # rows that agree in these fields measure the same thing
     "latency": ("variant", "send", "graph"),
     "growth": ("variant", "op", "problem", "batch"),
     "throughput": ("variant", "send", "batch"),
 }
-LINEAR = 1_000  # from this batch on an op time is to grow along a straight line
+LINEAR = 1_000  # from this batch size on, an op time should grow linearly
 
 
 Serving = Stored[ServingFile]
@@ -24,20 +24,20 @@ Serving = Stored[ServingFile]
 
 @dataclass(frozen=True)
 class Line:
-    """A straight line through op times: a cost that each op has, and one that each entry has."""
+    """A straight line through op times: a fixed cost of each op, and a cost of each image."""
 
     op_ms: float
     entry_ms: float
-    deviation: float  # the largest, as a fraction of the op time
+    deviation: float  # the largest deviation, as a fraction of the op time
 
     def at(self, batch: np.ndarray) -> np.ndarray:
-        """Milliseconds of ops of so many entries."""
+        """Return the op time in milliseconds at these batch sizes."""
         return self.op_ms + self.entry_ms * batch
 
 
 @dataclass(frozen=True)
 class Curve:
-    """The op times of one variant at one problem, smallest batch first."""
+    """The op times of one variant at one problem, smallest batch size first."""
 
     variant: str
     problem: str
@@ -46,9 +46,10 @@ class Curve:
 
     @property
     def line(self) -> Line | None:
-        """The line from batch `LINEAR` up; None below three points, as it goes through any two.
+        """The line from batch `LINEAR` on, or None for fewer than three points.
 
-        Relative errors are the least squares: absolute ones would let the largest batch decide alone.
+        Two points always lie on a line. The fit minimises relative errors. With absolute errors, the largest
+        batch alone would decide.
         """
         n, ms = self.batches[self.batches >= LINEAR], self.op_ms[self.batches >= LINEAR]
         if len(n) < 3:
@@ -59,13 +60,13 @@ class Curve:
 
 
 def latest(servings: Iterable[Serving], kind: str) -> list[Any]:
-    """The rows of a kind of `KEYS`; of those of the same thing the last."""
+    """Return the rows of a kind of `KEYS`. Of rows of the same thing, the last one counts."""
     rows = (row for serving in servings for row in getattr(serving.content, kind))
     return list({tuple(getattr(row, name) for name in KEYS[kind]): row for row in rows}.values())
 
 
 def curves(rows: Iterable[Growth]) -> list[Curve]:
-    """The rows with an op time, put together."""
+    """Return the rows that have an op time, grouped into curves."""
     found: dict[tuple[str, str, str], dict[int, float]] = {}
     for row in rows:
         if row.op_ms is not None:

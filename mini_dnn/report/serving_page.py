@@ -1,4 +1,4 @@
-"""The report's part on serving: growth with the batch, latency, throughput."""
+"""The section of the report about serving: growth with the batch size, latency, throughput."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ THROUGHPUT = (
 
 
 def serving_blocks(servings: Sequence[Serving], suffix: str) -> Iterator[Block]:
-    """All that was measured of serving on one device; ``suffix`` ends the names of the files."""
+    """All results of serving on one device. ``suffix`` ends the names of the files."""
     latency, growth, throughput = (latest(servings, kind) for kind in ("latency", "growth", "throughput"))
     if not (latency or growth or throughput):
         return
@@ -71,7 +71,7 @@ def serving_blocks(servings: Sequence[Serving], suffix: str) -> Iterator[Block]:
 
 
 def growth_plot(series: Sequence[Curve], theme: Theme) -> matplotlib_figure.Figure:
-    """Op time per entry over the batch, both logarithmic, with the straight lines."""
+    """Plot the op time per image over the batch size, with the straight lines. Both axes are logarithmic."""
     figure = matplotlib_figure.Figure(figsize=(WIDTH, 5.5), layout="constrained")
     axes = figure.add_subplot()
     for one, colour, marker in zip(series, cycle(theme.series), cycle(MARKERS), strict=False):
@@ -93,7 +93,7 @@ def growth_plot(series: Sequence[Curve], theme: Theme) -> matplotlib_figure.Figu
 
 
 def growth_table(series: Sequence[Curve]) -> Table:
-    """Op times by batch, and the line through the large ones."""
+    """Op times by batch size, and the line through the large batches."""
     batches = sorted({int(batch) for one in series for batch in one.batches})
     rows = []
     for one in series:
@@ -113,7 +113,7 @@ def growth_table(series: Sequence[Curve]) -> Table:
 
 
 def latency_table(rows: Sequence[Latency]) -> Table:
-    """Percentiles."""
+    """Percentiles of the latency."""
     columns = [
         "variant",
         "sent",
@@ -141,7 +141,7 @@ def latency_table(rows: Sequence[Latency]) -> Table:
 
 
 def throughput_table(rows: Sequence[Throughput]) -> Table:
-    """Images per second, and how near that is to the longer of copy and kernels."""
+    """Images per second, and how close that is to the longer of copies and kernels."""
     columns = ["variant", "sent", "batch", "batches", "images/s", "per batch, ms", "copy, ms", "op, ms"]
     cells = [
         [

@@ -1,4 +1,7 @@
-"""Of which code figures are: whether it is that of this checkout's variants as they are now.
+"""Find out whether figures belong to the present code of this checkout's variants.
+
+Results files may come from anybody, and loading a variant runs its code. Therefore, only the names of this
+checkout's variants are looked up.
 
 Names come from files that anybody may have written, and to load a variant is to run its code. So only names
 of this checkout's variants are looked up.
@@ -16,14 +19,14 @@ from mini_dnn.report.rows import Row
 from mini_dnn.report.serving import Serving
 from mini_dnn.variant import Variant, find, names, own
 
-GONE = "no variant of this checkout, so that nothing was looked up"  # why figures are stale
+GONE = "no variant of this checkout, so that nothing was looked up"  # a reason why figures are stale
 BROKEN = "it cannot be loaded"
 CHANGED = "the code has changed since"
 NOT_SAID = "the file does not say which code it measured (code_hash)"
 
 
 def why_stale(variant: str, measured: str) -> str:
-    """Why figures of the code with that hash are not known to be of the variant's code; empty if they are."""
+    """Return why figures of code with the hash ``measured`` are stale, or an empty string if they are not."""
     found = present(variant)
     if found is None:
         return _lacking(variant)
@@ -31,7 +34,7 @@ def why_stale(variant: str, measured: str) -> str:
 
 
 def stale_lines(measured: Iterable[tuple[str, str | None]]) -> Iterator[str]:
-    """Warnings of figures that are not known to be of the present code, from variants and their hashes."""
+    """Warn of figures that may not belong to the present code. ``measured`` has variants and hashes."""
     found: dict[str, dict[str, None]] = {}
     for name, code in dict.fromkeys(measured):
         if code is not None and (why := why_stale(name, code)):
@@ -41,7 +44,7 @@ def stale_lines(measured: Iterable[tuple[str, str | None]]) -> Iterator[str]:
 
 
 def official(name: str) -> str:
-    """The full name of a variant that an operation names; the name itself if there is none."""
+    """Return the full name of a variant that an operation names, or else the name itself."""
     try:
         return find(name).name if name else name
     except VariantError:
@@ -49,7 +52,7 @@ def official(name: str) -> str:
 
 
 def not_looked_up(results: Results) -> list[str]:
-    """Variants that results name, and that are none of this checkout: only their names are known."""
+    """Return the variants that results name but that are not in this checkout. Only their names are known."""
     named = [row.variant for row in results.rows]
     named += [row.variant for one in results.servings for row in _served(one)]
     named += [row.program for one in results.savings for row in one.content.rows if row.code_hash]
@@ -63,7 +66,7 @@ def _served(one: Serving) -> list[OpTime]:
 
 
 def present(variant: str) -> Variant | None:
-    """The variant of this checkout as it is now; None if there is none, or it is broken."""
+    """Return a variant of this checkout in its present form, or None if it does not exist or is broken."""
     try:
         return own(variant)
     except VariantError:
@@ -75,7 +78,10 @@ def _lacking(variant: str) -> str:
 
 
 def why_rows_stale(rows: Collection[Row], variant: Variant | None, current: str | None) -> str:
-    """Why a variant's rows are not known to be of its code, whose hash is ``current``; empty if they are."""
+    """Return why a variant's rows are stale, or an empty string.
+
+    ``current`` is the hash of its present code.
+    """
     if variant is None:
         return _lacking(next(iter(rows)).variant)
     if any(row.code_hash is None and not row.on_host for row in rows):

@@ -1,4 +1,4 @@
-"""Where a pass of a network spends its time: a row for each kind of launch, and the rate of each part."""
+"""Where a pass of a network spends its time: each kind of launch, and the rate of each part."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mini_dnn.report.tables import number, percent
 
 @dataclass(frozen=True)
 class Pass:
-    """The launches of one variant with one batch, and the row of its whole time, if the file has one."""
+    """The launches of one variant at one batch size, and the row with the total time if the file has one."""
 
     file: Batches
     steps: Sequence[StepRow]
@@ -21,27 +21,27 @@ class Pass:
 
     @property
     def variant(self) -> str:
-        """Its name."""
+        """The name of the variant."""
         return self.steps[0].variant
 
     @property
     def problem(self) -> str | None:
-        """The sizes of the network; None if the file does not say them."""
+        """The sizes of the network, or None if the file does not have them."""
         return self.steps[0].problem or (self.whole.problem if self.whole else None)
 
     @property
     def is_counted(self) -> bool:
-        """Whether the products of a launch were counted."""
+        """Whether the FLOPs of the products of a launch were counted."""
         return any(step.flops is not None for step in self.steps)
 
     @property
     def batch(self) -> int:
-        """How many images."""
+        """The batch size."""
         return self.steps[0].batch
 
 
 def passes(one: Batches) -> Iterator[Pass]:
-    """The passes of a file whose launches were timed."""
+    """Return the passes of a file whose launches were timed."""
     steps = one.content.steps
     for key in dict.fromkeys((step.variant, step.problem, step.batch) for step in steps):
         variant, problem, batch = key
@@ -52,7 +52,7 @@ def passes(one: Batches) -> Iterator[Pass]:
 
 
 def of_folder(found: Sequence[Batches], folder: str) -> list[Pass]:
-    """The passes of a folder's variants, on any device."""
+    """Return the passes of a folder's variants on any device."""
     every = (one for file in found for one in passes(file))
     return [one for one in every if one.variant.startswith(f"{folder}/")]
 
@@ -80,7 +80,7 @@ def steps_table(one: Pass) -> Table:
 
 
 def rate(steps: Sequence[StepRow]) -> float | None:
-    """TFLOP/s of launches together; None if the products of one were not counted."""
+    """Return the TFLOP/s of several launches together, or None if the products of one were not counted."""
     flops = [step.flops for step in steps]
     if None in flops:
         return None
@@ -88,7 +88,7 @@ def rate(steps: Sequence[StepRow]) -> float | None:
 
 
 def about(one: Pass) -> str:
-    """What was timed, and how, and whether the code is still the same."""
+    """Describe what was timed and how, and whether the code is still the same."""
     content, code = one.file.content, one.whole.code_hash if one.whole else None
     images = f"{one.batch:,} image{'s' * (one.batch != 1)}"
     whole = f", and a whole pass takes {number(one.whole.median_ms * 1e3)} us" if one.whole else ""

@@ -1,4 +1,4 @@
-"""The tables: every variant at some problems, libraries beside, where it was measured, a CSV of all."""
+"""The tables of the report, and a CSV file of all rows."""
 
 from __future__ import annotations
 
@@ -17,43 +17,43 @@ from mini_dnn.running.timing import Timing
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """A number above 0 to so many significant digits, with no exponent."""
+    """Format a positive number with ``digits`` significant digits and without an exponent."""
     if value is None:
         return NOT_THERE
-    rounded = float(f"{value:.{digits}g}")  # 9.999 has as many digits before the point as 10.0
+    rounded = float(f"{value:.{digits}g}")  # 9.999 rounds to 10.0, which has more digits before the point
     decimals = max(0, digits - 1 - math.floor(math.log10(rounded))) if rounded > 0 else 0
     return f"{value:,.{decimals}f}"
 
 
 def times(factor: float | None) -> str:
-    """A speed-up."""
+    """Format a speed-up."""
     return NOT_THERE if factor is None else f"{number(factor)}×"
 
 
 def percent(fraction: float | None, decimals: int = 0) -> str:
-    """A fraction as a percentage."""
+    """Format a fraction as a percentage."""
     return NOT_THERE if fraction is None else f"{fraction:.{decimals}%}".replace("%", " %")
 
 
 def name_of(entry: Entry) -> str:
-    """A variant's name with what a reader has to know of its figures."""
+    """A variant's name, with marks that a reader of its figures needs."""
     marks = ["CPU"] * entry.any_row.on_host + ["stale"] * bool(entry.stale)
     return f"`{entry.variant}`" + (f" ({', '.join(marks)})" if marks else "")
 
 
 def op_columns(problems: Sequence[str]) -> list[str]:
-    """Headings of the op times, problem by problem, and of their sum where there are several."""
+    """Headings of the op times: one for each problem, and one for their sum if there are several."""
     return [f"op time {at}, ms" for at, _ in enumerate(problems, 1)] + ["sum, ms"] * (len(problems) > 1)
 
 
 def op_cells(entry: Entry) -> list[str]:
-    """The op times, problem by problem, and their sum where there are several."""
+    """The op times of each problem, and their sum if there are several."""
     sums = [entry.sum_ms] * (len(entry.problems) > 1)
     return [number(ms) for ms in [*map(entry.op_ms, entry.problems), *sums]]
 
 
 def times_table(board: Board, at: At) -> Table:
-    """Every variant of a table: op times, speed-ups, accuracy."""
+    """All variants of a table: op times, speed-ups, accuracy."""
     entries, problems = board.at(at), board.problems(at)
     baseline = [board.baseline] if board.baseline else []
     rows = []
@@ -91,7 +91,7 @@ def times_table(board: Board, at: At) -> Table:
 
 
 def rates_table(board: Board, at: At) -> Table:
-    """Every problem of every variant of a table: rates, roofline, error, and how well the time is known."""
+    """All problems of all variants of a table: rates, roofline, error, and the uncertainty of the time."""
     rows = []
     for entry in board.at(at):
         for row in entry.rows.values():
@@ -116,7 +116,7 @@ def rates_table(board: Board, at: At) -> Table:
 
 
 def layers_table(board: Board, at: At) -> Table:
-    """Layer times of every variant that has some, and how much of them the op is."""
+    """The layer time of every variant that has one, and the op's share of it."""
     entries, problems = board.at(at), board.problems(at)
     rows = []
     for entry in entries:
@@ -134,17 +134,17 @@ def layers_table(board: Board, at: At) -> Table:
 
 
 def _share(fraction: float | None) -> str:
-    """A share that may be small."""
+    """Format a share that may be small."""
     return percent(fraction, 1 if fraction is not None and fraction < 0.1 else 0)
 
 
 def bound(roof: Roof | None) -> str:
-    """Which ceiling is the nearer one."""
+    """Name the ceiling that limits the op."""
     return NOT_THERE if roof is None else "not known" if roof.missing else roof.bound
 
 
 def fraction(roof: Roof | None) -> str:
-    """How much of the roofline is reached."""
+    """Format the fraction of the roofline that is reached."""
     return NOT_THERE if roof is None else ("≥ " if roof.missing else "") + percent(roof.fraction)
 
 
@@ -173,7 +173,7 @@ def places_table(board: Board) -> Table:
 
 
 def method_text(method: Timing) -> str:
-    """How an op was timed, in words."""
+    """Describe how an op was timed."""
     cache = "flushed before each run" if method.cold_cache else "left as the run before leaves it"
     budget = f"{method.budget_s:g}\N{NO-BREAK SPACE}s"
     return (
@@ -184,7 +184,7 @@ def method_text(method: Timing) -> str:
 
 
 def ops_csv(boards: Sequence[Board]) -> str:
-    """Every row with what follows from it; units are in the names of the columns."""
+    """All rows with derived figures. The names of the columns contain the units."""
     lines = [
         _csv_row(board, entry, row)
         for board in boards

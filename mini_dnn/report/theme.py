@@ -1,4 +1,4 @@
-"""Colours and type of the plots, and drawing one for light and for dark ground."""
+"""Colours and fonts of the plots. Each plot is drawn for light and for dark backgrounds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DOTS_PER_INCH = 150  # of the PNG files
 
 @dataclass(frozen=True)
 class Theme:
-    """Colours for one ground; the palette is Okabe and Ito's, safe for colour-blind readers [1]_.
+    """Colours for one background. The palette of Okabe and Ito is safe for colour-blind readers [1]_.
 
     References
     ----------
@@ -34,17 +34,17 @@ class Theme:
     series: tuple[str, ...]
     better: str
     worse: str
-    rungs: tuple[str, ...]  # of a ladder, from the first to the last
+    rungs: tuple[str, ...]  # colours of a ladder's rungs, from the first to the last
 
     def ramp(self, count: int) -> list[str]:
-        """A colour for each rung of a ladder, evenly along `rungs`."""
+        """Return a colour for each rung of a ladder, evenly spaced along `rungs`."""
         last = len(self.rungs) - 1
         places = [at * last / max(1, count - 1) for at in range(count)]
         return [_between(self.rungs, place) for place in places]
 
 
 def _between(colours: Sequence[str], place: float) -> str:
-    """The colour at a place between those at whole numbers."""
+    """Interpolate between the colours at whole numbers."""
     at = min(int(place), len(colours) - 2)
     low, high = (np.array(to_rgb(colour)) for colour in colours[at : at + 2])
     return to_hex(low + (high - low) * (place - at))
@@ -75,7 +75,7 @@ Draw = Callable[[Theme], Figure]
 
 
 def picture(draw: Draw, on_page: bool = True) -> Picture:
-    """Draw for both grounds; without SVGs where the page does not show it."""
+    """Draw for both backgrounds. The SVGs are left empty if the page does not show the picture."""
     svgs = [_render(draw, ground, "svg") if on_page else b"" for ground in (LIGHT, DARK)]
     return Picture(_render(draw, LIGHT, "png"), *svgs)
 
@@ -97,7 +97,7 @@ def _render(draw: Draw, theme: Theme, form: str) -> bytes:
         "grid.color": theme.grid,
         "legend.frameon": False,
         "font.size": 10,
-        "svg.hashsalt": "mini_dnn",  # the same file for the same results
+        "svg.hashsalt": "mini_dnn",  # the same results give the same file
     }
     out = io.BytesIO()
     with mpl.rc_context(style):

@@ -1,4 +1,4 @@
-"""What a reader has to know of the figures: doubts, where and how they were measured, what is missing."""
+"""What a reader must know about the figures: doubts, where and how they were measured, what is missing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mini_dnn.report.rivals import peers_table
 from mini_dnn.report.rows import course_at
 from mini_dnn.report.tables import method_text, number, places_table
 
-TOO_FAST = 1.02  # of the roofline; what is above cannot be, the rest is the error of both measurements
+TOO_FAST = 1.02  # multiple of the roofline that measurement errors can explain; a faster time cannot be right
 CEILINGS = (
     "Ceilings of the device: copies in GB/s are measured (device to device, from and to pinned host memory). "
     "Arithmetic in TFLOP/s is computed, not measured: multiprocessors times FLOP per clock times the boost "
@@ -32,7 +32,7 @@ NOT_VERIFIED = (
 
 
 def doubts(board: Board) -> Iterator[str]:
-    """What spoils figures, or may."""
+    """Circumstances that make the figures wrong or may do so."""
     rows = [row for entry in board.entries.values() for row in entry.rows.values()]
     for record in board.records:
         if record.dirty:
@@ -55,7 +55,7 @@ def doubts(board: Board) -> Iterator[str]:
     most = max(row.batch for row in rows)
     largest = [(row, board.roof(row)) for row in rows if row.batch == most]
     fast = [f"`{row.variant}` ({row.problem})" for row, roof in largest if roof and roof.fraction > TOO_FAST]
-    if fast:  # small batches may: part of their bytes stays in the L2 cache
+    if fast:  # only the largest batch: some bytes of small batches stay in the L2 cache
         yield f"faster than the ceilings allow: {', '.join(fast)}; check the ceilings and the kernel"
 
 
@@ -77,13 +77,13 @@ def where(board: Board) -> list[Block]:
 
 
 def unverified(results: Results) -> list[Block]:
-    """The files without a checksum."""
+    """The files that have no checksum."""
     names = [f"`{file.name}`" for file in results.unverified]
     return [Heading(2, "What is not verified"), Text(NOT_VERIFIED + ", ".join(names) + ".")] if names else []
 
 
 def missing(board: Board) -> Iterator[str]:
-    """What the page would show if it were measured, and the command that measures it."""
+    """Parts of the page that were not measured, and the commands that measure them."""
     op = board.operation.name
     of_course = course.is_about(board)
     bench = f"`run.py bench{'' if of_course else f' {op}'} --out benchmarks/results/NAME.json"

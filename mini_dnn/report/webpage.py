@@ -1,4 +1,4 @@
-"""A document as one HTML page that needs nothing from elsewhere, with charts, sorting and filters."""
+"""A document as one self-contained HTML page with charts, sorting and filters."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ FOLDER = PACKAGE / "report" / "web"
 CODE = re.compile(r"`([^`]+)`")
 LINK = re.compile(r"\[([^\]]+)\]\(#([\w-]+)\)")
 NUMBER = re.compile(r"[\d,]*\.?\d+")
-MOST_RUNGS = 16  # that have a colour of their own
+MOST_RUNGS = 16  # rungs that have colours of their own
 NO_DATA: Mapping[str, Any] = {"root": "", "boards": [], "variants": {}}
-ON_HOST = "(CPU"  # in the name of a variant
-LISTED = 2  # levels of headings in the contents
+ON_HOST = "(CPU"  # part of the name of a variant on the CPU
+LISTED = 2  # levels of headings in the table of contents
 
 
 def files(
@@ -42,7 +42,7 @@ def files(
     data: Mapping[str, Any] = NO_DATA,
     links: Mapping[str, str] | None = None,
 ) -> dict[str, bytes]:
-    """All files of the document: the page, the Markdown, and the pictures that the Markdown shows.
+    """Return all files of the document: the page, the Markdown, and the pictures of the Markdown.
 
     Parameters
     ----------
@@ -58,13 +58,13 @@ def files(
 
 
 def to_html(blocks: Sequence[Block], title: str, data: Mapping[str, Any] = NO_DATA) -> str:
-    """The page.
+    """Return the page.
 
     Parameters
     ----------
     data
-        What its script draws charts from, and the sources that open where a variant's name stands as code:
-        see `mini_dnn.report.pagedata`.
+        The data for the charts of the page's script, and the sources that open on a click on a variant's
+        name: see `mini_dnn.report.pagedata`.
     """
     page = _Page(frozenset(data["variants"]))
     parts = {
@@ -81,7 +81,7 @@ def to_html(blocks: Sequence[Block], title: str, data: Mapping[str, Any] = NO_DA
 
 
 def _colours() -> str:
-    """Custom properties of the rungs' colours, for both grounds and each number of rungs."""
+    """CSS custom properties for the rungs' colours, for both backgrounds and each number of rungs."""
 
     def of(theme: Theme) -> str:
         return " ".join(
@@ -95,7 +95,7 @@ def _colours() -> str:
 
 
 def _contents(blocks: Sequence[Block]) -> Iterator[str]:
-    """A list of the parts, and of the headings of each."""
+    """A list of the parts, with the headings of each."""
     parts: list[tuple[Heading, list[Heading]]] = []
     headings = [block for block in blocks if isinstance(block, Heading) and block.level <= LISTED]
     for heading in headings[1:]:
@@ -115,14 +115,17 @@ def _contents(blocks: Sequence[Block]) -> Iterator[str]:
 
 
 class _Page:
-    """Writes blocks; knows in which part it is, so that headings of the same words differ."""
+    """Writes blocks.
+
+    It tracks the current part, so that equal headings in different parts get different ids.
+    """
 
     def __init__(self, variants: frozenset[str]) -> None:
         self._variants = variants
         self._part = ""
 
     def body(self, blocks: Sequence[Block]) -> str:
-        """The parts, a section each."""
+        """The parts, each as a section."""
         out, titled = ["<section>"], False
         for block in blocks:
             if isinstance(block, Heading) and block.level == 1 and titled:
@@ -211,7 +214,7 @@ class _Page:
 
 
 def _bar(table: Table, row: Sequence[str]) -> float:
-    """What the bar of a row shows; 0 where it has none, as on the CPU, which would dwarf the others."""
+    """The number that the bar of a row shows, or 0 for rows of the CPU, which would dwarf all others."""
     found = NUMBER.search(row[table.bar]) if table.bar and ON_HOST not in row[0] else None
     return float(found[0].replace(",", "")) if found else 0.0
 

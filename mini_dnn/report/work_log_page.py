@@ -13,9 +13,9 @@ from mini_dnn.report.tables import number, percent, times
 from mini_dnn.report.webpage import files
 
 TITLE = "mini_dnn: work log"
-SAME = 0.02  # two op times that differ by less are the same
-SHOWN = 7  # digits of a hash
-MOST_CHARACTERS = 200  # of a verdict in a table
+SAME = 0.02  # op times that differ by less count as equal
+SHOWN = 7  # digits of a hash that are shown
+MOST_CHARACTERS = 200  # the longest verdict in a table
 ABOUT = (
     "Each line is one command; a line in bold failed. Code is the start of a hash of the kernel and its "
     "`variant.py` without comments, so two lines with the same hash ran the same code. Below, "
@@ -38,7 +38,7 @@ def write_work_log(log: WorkLog, out: Path, force: bool = False) -> list[Path]:
 
 
 def blocks(log: WorkLog) -> list[Block]:
-    """The page: all that was tried in order, then a part for each variant."""
+    """The page: everything that was tried, in order, then a part for each variant."""
     found: list[Block] = [Heading(1, TITLE)]
     if log.damaged:
         lines = [
@@ -76,7 +76,7 @@ def _timeline(entries: Sequence[Entry]) -> Table:
 
 
 def _variant(entries: Sequence[Entry], variant: str) -> list[Block]:
-    """The idea, what was expected, the evidence and the result of one variant."""
+    """The idea, the expectation, the evidence and the result of one variant."""
     own = [entry for entry in entries if entry.variant == variant]
     found: list[Block] = [Heading(2, variant), Text(f"Choice: {own[-1].idea or NOT_THERE}")]
     expected = [words for words, _ in groupby(entry.expected for entry in own) if words]
@@ -142,7 +142,7 @@ def _results(entries: Sequence[Entry]) -> Iterator[Before]:
 
 
 def _before(entries: Sequence[Entry], entry: Entry, tried: Tried, counters: bool = False) -> Before | None:
-    """What an entry is compared with: the last comparable one of the variant, or else of its parent."""
+    """The entry to compare with: the last comparable one of the same variant, or else of its parent."""
     at = next(i for i, one in enumerate(entries) if one is entry)
     for variant in (entry.variant, entry.parent):
         for one, earlier in reversed(list(_results(entries[:at]))):
@@ -154,7 +154,7 @@ def _before(entries: Sequence[Entry], entry: Entry, tried: Tried, counters: bool
 
 
 def _result(entries: Sequence[Entry], own: Sequence[Entry]) -> str:
-    """The last verdict of each verb, and what the op times say."""
+    """The last verdict of each verb, and a comparison of the op times."""
     last = {entry.verb: entry for entry in own}
     parts = [f"`{verb}`: {_verdict(entry)}" for verb, entry in last.items()]
     timed = [(entry, tried) for entry, tried in _results(own) if tried.op_ms]
@@ -173,9 +173,9 @@ def _gain(factor: float) -> str:
 
 
 def _missing(entries: Sequence[Entry], variant: str) -> Iterator[str]:
-    """What a reader would ask for: a clean check, and a comparison of the code as it is last."""
+    """Evidence that a reader would ask for: a clean check, and a measurement of the latest code."""
     last = [entry for entry in entries if entry.variant == variant][-1]
-    if last.code_hash is None:  # on the host there is no kernel to check
+    if last.code_hash is None:  # code on the host has no kernel to check
         return
     same = [entry for entry in entries if entry.variant == variant and entry.code_hash == last.code_hash]
     if not any(entry.verb == "check" and entry.ok for entry in same):
