@@ -1,1 +1,1 @@
-"""Grading: submissions judged by a rubric, each in processes of its own."""
+"""Grading: a rubric judges submissions, each in separate processes."""

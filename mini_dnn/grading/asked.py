@@ -1,4 +1,4 @@
-"""What a rubric asks of a submission, as data; ``rubric.py`` reads it from a file."""
+"""The contents of a rubric, as data. ``rubric.py`` reads them from a file."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from mini_dnn.ops import Operation
 
 @dataclass(frozen=True)
 class Trials:
-    """Problems to try, each with each seed."""
+    """Problems to try. Each is tried with each seed."""
 
     problems: tuple[Any, ...]
     seeds: tuple[int, ...]
-    per_shape: bool = False  # whether a variant that is right at some of them earns that part of the points
+    # Whether a variant that is right for some of them earns that fraction of the points
+    per_shape: bool = False
 
 
 @dataclass(frozen=True)
@@ -35,13 +36,15 @@ class Performance:
     Parameters
     ----------
     problems
-        What is timed, by name.
+        The names of the problems that are timed.
     batch
-        Entries of the batch of each; None: as many as each has by itself.
+        The batch size of each problem; None for each problem's own batch size.
     full, none
-        Time that earns all, and none: milliseconds, or multiples of the reference's time.
+        The time that earns all points, and the time that earns none: in milliseconds, or as multiples of
+        the reference's time.
     reference
-        A variant of this repository, measured on the same GPU in the same run; None: absolute times.
+        A variant of this repository, which is measured on the same GPU in the same run; None for absolute
+        times.
     """
 
     problems: Mapping[str, Any]
@@ -53,7 +56,7 @@ class Performance:
     repeats: int = 10
 
     def fraction(self, op_ms: float, reference_ms: float | None = None) -> float:
-        """Part of the points that a time earns: 0 to 1."""
+        """Return the fraction of the points, 0 to 1, that a time earns."""
         scale = 1.0 if self.reference is None else reference_ms
         assert scale is not None, "the reference is measured first"
         return min(1.0, max(0.0, (self.none - op_ms / scale) / (self.none - self.full)))
@@ -61,7 +64,7 @@ class Performance:
 
 @dataclass(frozen=True)
 class VariantRubric:
-    """What is asked of one variant."""
+    """What a rubric requires of one variant."""
 
     name: str
     precision: str
@@ -72,16 +75,16 @@ class VariantRubric:
 
 @dataclass(frozen=True)
 class Log:
-    """The work log that is handed in.
+    """The work log that a submission contains.
 
     Parameters
     ----------
     file
-        Its name, at the top of the submission.
+        The file name, at the top level of the submission.
     required
-        Whether its points are part of the maximum; otherwise they are extra.
+        Whether its points count in the maximum. Otherwise they are extra points.
     points
-        For a log with an entry for each variant that is handed in.
+        Points for a log that has an entry for each submitted variant.
     """
 
     file: str
@@ -91,7 +94,7 @@ class Log:
 
 @dataclass(frozen=True)
 class Rubric:
-    """What is asked of a submission: see ``rubric.py``."""
+    """What a rubric requires of a submission: see ``rubric.py``."""
 
     name: str
     variants: tuple[VariantRubric, ...]
@@ -106,14 +109,14 @@ class Rubric:
     performance: Performance | None = None
     log: Log | None = None
     op: str = ops.DEFAULT
-    text: str = field(default="", repr=False)  # of the file
+    text: str = field(default="", repr=False)  # of the rubric's file
     digest: str = ""  # of that text
 
     @property
     def operation(self) -> Operation:
-        """What is to be computed."""
+        """The operation that the rubric is about."""
         return ops.find(self.op)
 
     def variant(self, name: str) -> VariantRubric:
-        """What is asked of the variant of that name."""
+        """Return what the rubric requires of the variant with this name."""
         return next(v for v in self.variants if v.name == name)

@@ -1,4 +1,4 @@
-"""The checks of one variant: each looks at one thing and says what a student and what staff should read."""
+"""The checks of one variant. Each returns messages for the student and for staff."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from mini_dnn.ops import Arrays
 from mini_dnn.ops.hints import hint
 from mini_dnn.running.verify import verify
 
-HINT_ELEMENTS = 1 << 20  # of the outputs: beyond, the search for a likely mistake takes too long
+HINT_ELEMENTS = 1 << 20  # of the outputs; for larger ones, the search for a likely mistake takes too long
 NOT_TIMED = "not measured: the emulator cannot measure GPU time, and CPU time does not predict it"
 HIDDEN_MESSAGE = "a hidden test failed"
-TRIALS = 3  # before what fails for inputs that are not shown counts as made for those that are
+TRIALS = 3  # with the shown inputs, before a failure on other inputs counts as cheating
 UNSTEADY = (
     "right in one run and wrong in another: this may be a race or uninitialised memory; run.py check "
     "finds both"
@@ -33,19 +33,19 @@ UNSTEADY = (
 
 
 class Cheat(SubmissionError):
-    """What no honest mistake looks like: no credit for anything."""
+    """Something that no honest mistake explains. The submission gets no credit at all."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a check found."""
+    """The result of a check."""
 
     status: str
     message: str = ""
     staff: str = ""
-    fraction: float = 1.0  # of the points, where it passed or `partly`
-    partly: bool = False  # it failed, and earns that fraction all the same
-    ends: bool = False  # no credit for the variant
+    fraction: float = 1.0  # of the points, if the check passed or `partly` is set
+    partly: bool = False  # the check failed, but it still earns `fraction` of the points
+    ends: bool = False  # the variant gets no credit
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,12 @@ class Ground:
     """What the checks of all submissions share."""
 
     rubric: Rubric
-    examination: Examination | None  # the network, where accuracy is asked for
-    reference_ms: Callable[[], float] | None = None  # of the reference's op times on this GPU
+    examination: Examination | None  # the network, if the rubric asks for the accuracy
+    reference_ms: Callable[[], float] | None = None  # returns the sum of the reference's op times on this GPU
 
 
 class Judge:
-    """The checks of one variant; `credit.judge` makes them in order, until one makes the rest pointless."""
+    """The checks of one variant. `credit.judge` runs them in order until one makes the rest pointless."""
 
     def __init__(self, ground: Ground, asked: VariantRubric, subject: Subject, has_clock: bool) -> None:
         self._ground, self._rubric, self._asked = ground, ground.rubric, asked
@@ -67,7 +67,7 @@ class Judge:
         self.op_ms: float | None = None
 
     def compiles(self) -> Outcome:
-        """Plans and kernels of the problems that are shown."""
+        """Compute the plans and compile the kernels of the shown problems."""
         head, staff = self._subject.head, f"claims {self._subject.head.precision}"
         if head.op != self._operation.name:
             return Outcome(FAILED, f"it computes {head.op}, but {self._operation.name} is required")
@@ -78,14 +78,17 @@ class Judge:
             return Outcome(PASSED, staff=staff)
         for problem in self._rubric.correct.problems:
             if self._refusal(problem):
-                continue  # 'correct' says so
+                continue  # the check 'correct' reports it
             with _noted(f"{problem}"):
                 planned = self._subject.planned(problem)
             self._subject.compile(planned)
         return Outcome(PASSED, staff=staff)
 
     def correct(self) -> Outcome:
-        """Every element at the shown problems: shown inputs, inputs of other seeds, and precision."""
+        """Compare every element at the shown problems, for the shown inputs and for other seeds.
+
+        Check the precision.
+        """
         shown = self._rubric.correct
         wrongs = {}
         for problem in shown.problems:
@@ -94,7 +97,7 @@ class Judge:
                 if not shown.per_shape:
                     return Outcome(FAILED, wrong)
         right = [problem for problem in shown.problems if problem not in wrongs]
-        seed = secrets.randbits(64)  # nobody can know these inputs before
+        seed = secrets.randbits(64)  # nobody can know these inputs in advance
         fresh = np.random.default_rng(seed)
         for problem in right:
             with _noted(f"{problem}, other inputs"):
@@ -114,7 +117,7 @@ class Judge:
         return Outcome(PASSED, staff=f"also with new inputs of seed {seed}")
 
     def _wrong_as_shown(self, problem: Any) -> str:
-        """What is wrong at a problem with the inputs that are shown, in words; empty if nothing is."""
+        """Describe what is wrong at a problem with the shown inputs, or return an empty string."""
         if refusal := self._refusal(problem):
             return f"{problem}: this shape is required, but the variant refuses it: {refusal}"
         if found := self._first_wrong(problem, self._rubric.correct.seeds):
@@ -124,12 +127,12 @@ class Judge:
         return ""
 
     def _refusal(self, problem: Any) -> str:
-        """Why the variant refuses a problem; empty if it takes it."""
+        """Return why the variant refuses a problem, or an empty string if it accepts the problem."""
         with _noted(f"{problem}"):
             return self._subject.limit_for(problem)
 
     def _unlike_shown(self, problem: Any, fresh: np.random.Generator, wrong: str) -> Outcome:
-        """What is right for the inputs that are shown, and wrong for others: always so, or now and then."""
+        """Judge results that are right for the shown inputs and wrong for others, always or sometimes."""
         for _ in range(TRIALS):
             if found := self._first_wrong(problem, self._rubric.correct.seeds):
                 seed, shown = found
@@ -141,7 +144,7 @@ class Judge:
         raise Cheat(f"{problem}: right for the published inputs, wrong for other inputs of the same shape")
 
     def hidden(self) -> Outcome:
-        """The same at problems that are not shown."""
+        """Check the results at problems that students do not see."""
         asked = self._rubric.hidden
         assert asked is not None, "the rubric was checked"
         wrongs = []
@@ -157,7 +160,7 @@ class Judge:
         return Outcome(PASSED)
 
     def _wrong_hidden(self, problem: Any) -> str:
-        """What is wrong at a problem that is not shown, in words for staff; empty if nothing is."""
+        """Describe for staff what is wrong at a hidden problem, or return an empty string."""
         assert self._rubric.hidden is not None, "the rubric was checked"
         if refusal := self._refusal(problem):
             return f"{problem}: refused: {refusal}"
@@ -167,7 +170,7 @@ class Judge:
         return ""
 
     def _first_wrong(self, problem: Any, seeds: Iterable[int]) -> tuple[int, str] | None:
-        """The first seed whose inputs give a wrong result, and what is wrong, in words."""
+        """Return the first seed whose inputs give a wrong result, and a description of the error."""
         for seed in seeds:
             with _noted(f"{problem}, inputs of seed {seed}"):
                 wrong = self._wrong(problem, self._operation.inputs(problem, seed))
@@ -176,7 +179,7 @@ class Judge:
         return None
 
     def accuracy(self) -> Outcome:
-        """The network's accuracy, compared with NumPy's."""
+        """Compare the network's accuracy with NumPy's."""
         examination = self._ground.examination
         assert examination is not None, "it is made where the rubric asks for it"
         found = examination.accuracy(self._subject.solve)
@@ -188,7 +191,7 @@ class Judge:
         return Outcome(FAILED if off else PASSED, message, examination.note)
 
     def checked(self) -> Outcome:
-        """The emulator's checked mode."""
+        """Run the emulator's checked mode."""
         asked = self._rubric.checked
         assert asked is not None, "the rubric was checked"
         if self._subject.head.host:
@@ -199,7 +202,7 @@ class Judge:
         return Outcome(FAILED, found) if found else Outcome(PASSED)
 
     def checked_hidden(self) -> Outcome:
-        """The same at problems that are not shown."""
+        """Run the emulator's checked mode at problems that students do not see."""
         asked = self._rubric.hidden_checked
         assert asked is not None, "credit.judge looks"
         if self._subject.head.host or self._subject.head.needs_gpu:
@@ -208,7 +211,7 @@ class Judge:
         return Outcome(FAILED, HIDDEN_MESSAGE, found) if found else Outcome(PASSED)
 
     def _finding(self, asked: Trials) -> str:
-        """The first finding of checked mode, in words; empty if there is none."""
+        """Describe the first finding of checked mode, or return an empty string if there is none."""
         for seed in asked.seeds:
             findings = self._subject.verdict(asked.problems, seed)["findings"]
             if findings:
@@ -218,7 +221,7 @@ class Judge:
         return ""
 
     def performance(self) -> Outcome:
-        """Op times of the rubric's problems, summed."""
+        """Sum the op times of the rubric's problems."""
         asked = self._rubric.performance
         assert asked is not None, "the rubric was checked"
         if not self._has_clock:
@@ -236,7 +239,7 @@ class Judge:
         return Outcome(PASSED if fraction > 0 else FAILED, message, staff, fraction)
 
     def _wrong(self, problem: Any, arrays: Arrays) -> str:
-        """What is wrong with the variant's outputs, in words; empty if nothing is."""
+        """Describe what is wrong with the variant's outputs, or return an empty string."""
         outputs, precision = self._subject.solve(problem, arrays), self._asked.precision
         result = verify(self._operation, problem, arrays, outputs, precision)
         if result.ok:
@@ -253,12 +256,12 @@ class Judge:
 
 
 def op_time(subject: Subject, asked: Performance, precision: str) -> tuple[float, str]:
-    """Op-time sum of the rubric's problems in milliseconds, and the record for staff.
+    """Return the sum of the op times in milliseconds, and the record for staff.
 
     Raises
     ------
     Cheat
-        A time that does not count.
+        The measured time cannot count.
     """
     total, lines = 0.0, []
     for name, problem in asked.problems.items():
@@ -277,14 +280,14 @@ def op_time(subject: Subject, asked: Performance, precision: str) -> tuple[float
 
 
 def _partly(wrong: str, right: int, count: int) -> Outcome:
-    """A check that failed at some shapes, where each of them earns its part of the points."""
+    """The outcome of a check that failed at some shapes, if the others earn their part of the points."""
     message = f"right at {right} of {count} shapes\n{wrong}"
     return Outcome(FAILED, message, fraction=right / count, partly=True)
 
 
 @contextmanager
 def _noted(what: str) -> Iterator[None]:
-    """Errors within tell what was tried, as a note."""
+    """Add what was tried as a note to errors that are raised inside the block."""
     try:
         yield
     except (SubmissionError, VariantError, DeviceError) as error:
@@ -293,7 +296,7 @@ def _noted(what: str) -> Iterator[None]:
 
 
 def _finding(finding: Mapping[str, Any], count: int) -> str:
-    """A finding of checked mode in a few lines: untrusted, so anything in it may be missing."""
+    """Describe a finding of checked mode in a few lines. It is untrusted, so any part may be missing."""
     try:
         where = (finding.get("own") or {}).get("place") or {}
         lines = [f"{finding['kind']}: {finding['what']}"]

@@ -1,4 +1,4 @@
-"""The checks of a variant one after the other, and what each earns."""
+"""Run the checks of a variant one after the other, and compute what each earns."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from mini_dnn.grading.confined.process import FORBIDDEN, Ended, SubmissionError
 from mini_dnn.grading.grades import FAILED, PASSED, SKIPPED, Check
 from mini_dnn.grading.subject import Subject
 
-# In this order. What is hidden comes last: no process of the submission that has seen it answers for a check
-# whose words its author reads.
+# The checks in this order. Hidden ones come last: a process of the submission that has seen hidden data does
+# not answer for a check whose message the author reads.
 HIDDEN = {
     "hidden": "hidden",
     "checked, hidden": "checked",
-}  # and what earns the points that make it asked for
+}  # and the points that make each check part of the grade
 STEPS = ("compiles", "correct", "accuracy", "checked", "performance", *HIDDEN)
-LOST = {"hidden": ("performance",), "checked, hidden": ("checked",)}  # by what fails there
+# By the check that fails: the checks that then earn nothing
+LOST = {"hidden": ("performance",), "checked, hidden": ("checked",)}
 
 
 @dataclass
@@ -39,7 +40,7 @@ def judge(
     has_clock: bool,
     alone: Callable[[], None] = lambda: None,
 ) -> Findings:
-    """Make all checks of a variant; ``alone`` is called before those that are hidden."""
+    """Run all checks of a variant. ``alone`` is called before the hidden ones."""
     variant = Judge(ground, asked, subject, has_clock)
     steps: dict[str, Callable[[], Outcome]] = {
         name: getattr(variant, name.replace(", ", "_"))
@@ -53,14 +54,14 @@ def judge(
         stop = f"not run, because the emulator cannot run it: {subject.head.needs_gpu}"
     for name, step in steps.items():
         if name in HIDDEN and not is_alone and not stop:
-            subject.close()  # what may have been told to others meanwhile ends here
+            subject.close()  # ends processes that others may have passed information to
             alone()
             is_alone = True
         since = time.perf_counter()
         outcome = Outcome(SKIPPED, stop) if stop else _made(name, step, findings)
         findings.checks.append(_check(asked, name, outcome, time.perf_counter() - since))
         if outcome.ends or (outcome.status == FAILED and name in HIDDEN):
-            lost = STEPS if outcome.ends else LOST[name]  # what is wrong elsewhere has no speed
+            lost = STEPS if outcome.ends else LOST[name]  # the speed of wrong results does not count
             findings.checks[:] = [_without_credit(check, name, lost) for check in findings.checks]
             variant.op_ms = None if outcome.ends or "performance" in lost else variant.op_ms
         if outcome.ends or (outcome.status == FAILED and name in ("compiles", "correct")):
@@ -70,14 +71,14 @@ def judge(
 
 
 def _made(name: str, step: Callable[[], Outcome], findings: Findings) -> Outcome:
-    """Make a check; what the submission's processes do wrong fails it."""
+    """Run a check. Errors of the submission's processes make it fail."""
     try:
         return step()
     except (SubmissionError, VariantError, DeviceError) as error:
         text = ":\n".join([*getattr(error, "__notes__", []), str(error)])
         ends = isinstance(error, Cheat | Ended) or FORBIDDEN in text
         staff = ""
-        if name in HIDDEN:  # what a process says there may tell of what is hidden
+        if name in HIDDEN:  # a message from there may reveal hidden data
             text, staff = HIDDEN_MESSAGE, text
         if isinstance(error, Cheat) or FORBIDDEN in str(error):
             findings.cheat = text.partition(FORBIDDEN)[2] or text

@@ -1,4 +1,4 @@
-"""The fields of a step in a decoded plan: buffers, arguments, names and numbers, all of them checked."""
+"""Decode and check the fields of a step in a decoded plan: buffers, arguments, names and numbers."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ FLOATS = ("float16", "float32", "float64")
 
 @dataclass(frozen=True)
 class Buffers:
-    """What steps may name."""
+    """The buffers that steps may use."""
 
-    where: str  # the steps are: "plan", "setup"
+    where: str  # where the steps are: "plan" or "setup"
     known: Mapping[str, Array]
-    copied: Mapping[str, Array]  # those of them that steps may copy from or to the host
+    copied: Mapping[str, Array]  # the buffers that may be copied from or to the host
 
 
 def argument_of(values: Any, buffers: Buffers) -> Argument:
-    """An argument of a launch."""
+    """Decode an argument of a launch."""
     match values:
         case ["buffer", name]:
             return known_buffer(name, buffers)
@@ -61,7 +61,7 @@ def argument_of(values: Any, buffers: Buffers) -> Argument:
 def _tensor_map(
     name: str, box: Any, shape: Any, strides: Any, swizzle: Any, dtype: Any, windows: Any, buffers: Buffers
 ) -> TensorMap:
-    """A tensor map that stays within its buffer."""
+    """Decode a tensor map, and check that it stays within its buffer."""
     what = f"the TensorMap of '{name}'"
 
     def sides(values: Any, least: int = 1) -> tuple[int, ...]:
@@ -75,12 +75,12 @@ def _tensor_map(
     windows = None if windows is None else sides(windows, 0)
     found = TensorMap(name, sides(box), shape, strides, whole_number(swizzle, what), dtype, windows)
     array = buffers.known[name]
-    found.geometry(array.shape, array.dtype, array.nbytes)  # which looks at all of it
+    found.geometry(array.shape, array.dtype, array.nbytes)  # this checks all fields
     return found
 
 
 def float_of(kind: str, value: float) -> Any:
-    """A number of a type of floats, which has room for it."""
+    """Decode a number of a float type that can represent it."""
     try:
         return np.dtype(kind).type(value)
     except OverflowError as error:
@@ -88,7 +88,7 @@ def float_of(kind: str, value: float) -> Any:
 
 
 def copied_part(name: Any, role: str, first: Any, last: Any, buffers: Buffers) -> Images:
-    """A part of an array that is copied from or to the host."""
+    """Decode the part of an array that is copied from or to the host."""
     may = [known for known, array in buffers.copied.items() if array.role == role]
     if name not in may:
         known = ", ".join(may) or "nothing"
@@ -102,7 +102,7 @@ def _images(name: str, first: Any, last: Any, buffers: Buffers) -> Images:
 
 
 def known_buffer(name: Any, buffers: Buffers) -> str:
-    """The name of a buffer that the steps may use."""
+    """Check the name of a buffer."""
     if not isinstance(name, str) or name not in buffers.known:
         known = f"expected one of {', '.join(buffers.known)}" if buffers.known else "it has no buffers"
         raise VariantError(
@@ -113,19 +113,19 @@ def known_buffer(name: Any, buffers: Buffers) -> str:
 
 
 def c_name(text: str) -> str:
-    """A name of a kernel, a variable or an event."""
+    """Check the name of a kernel, a variable or an event."""
     if not NAME.fullmatch(text):
         raise VariantError(f"{text[:100]!r} is not a valid name in C")
     return text
 
 
 def stream_number(value: Any) -> int:
-    """The number of a stream."""
+    """Check the number of a stream."""
     return whole_number(value, "a stream", 0, MAX_STREAM)
 
 
 def whole_number(value: Any, what: str, least: int = -(2**63), most: int = 2**63 - 1) -> int:
-    """An integer within limits."""
+    """Check that a value is an integer within limits."""
     if type(value) is not int or not least <= value <= most:
         raise VariantError(
             f"{what} has {str(value)[:100]}; expected an integer from {least} to {most}: a // b or "

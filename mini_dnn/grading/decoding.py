@@ -1,7 +1,7 @@
-"""Reads plans from text that a submission's process wrote, and may have made up.
+"""Decode plans from text that a submission's process wrote, which may contain anything.
 
-Nothing is taken for granted: types, sizes, names and ranges are checked, and what comes out holds values of
-this program's own making only.
+Types, sizes, names and ranges are all checked, and the result contains only objects that this program
+creates.
 """
 
 from __future__ import annotations
@@ -50,20 +50,20 @@ from mini_dnn.variant.plan import (
 AXES = re.compile(r"[a-zA-Z]*")
 MAX_STEPS = 4096
 MAX_ARGUMENTS = 128
-MAX_NAMES = 256  # of scratch buffers, and of definitions
-MAX_TEXT = 2000  # characters of a message
+MAX_NAMES = 256  # the most scratch buffers, and the most definitions
+MAX_TEXT = 2000  # the most characters of a message
 MAX_ELEMENTS = 1 << 40
 MAX_ARCH, MAX_BLOCK, MAX_SHARED_BYTES = 999, 1024, 1 << 20
-TYPES = (*INTEGERS, *FLOATS, "bfloat16", "complex64", "complex128")  # of scratch buffers
+TYPES = (*INTEGERS, *FLOATS, "bfloat16", "complex64", "complex128")  # types of scratch buffers
 
 
 def decode_head(text: bytes) -> Head:
-    """A head from text that may be anything.
+    """Decode a head from untrusted text.
 
     Raises
     ------
     VariantError
-        It is none.
+        The text is not a head.
     """
     match _parsed(text):
         case [str(op), str(precision), min_arch, str(needs_gpu), bool(host)] if (
@@ -75,23 +75,23 @@ def decode_head(text: bytes) -> Head:
 
 
 def decode(text: bytes, problem: Any, head: Head, source: Path) -> Planned:
-    """A plan for a problem from text that may be anything.
+    """Decode a plan for a problem from untrusted text.
 
     Parameters
     ----------
     head, source
-        What the variant says of itself, and its kernel file.
+        The fields that the variant declares, and its kernel file.
 
     Raises
     ------
     VariantError
-        It is no plan, or one that reaches beyond its buffers; the message says where.
+        The text is not a plan, or the plan exceeds its buffers. The message says where.
     """
     return decode_values(_parsed(text), problem, head, source)
 
 
 def decode_values(values: Any, problem: Any, head: Head, source: Path) -> Planned:
-    """The same from values that were parsed."""
+    """Decode a plan from parsed values."""
     match values:
         case {
             "scratch": dict(scratch),
@@ -114,7 +114,8 @@ def decode_values(values: Any, problem: Any, head: Head, source: Path) -> Planne
     more = {c_name(name): _array(name, value) for name, value in scratch.items()}
     copied = {n: array for n, array in problem.named("in", "out").items() if array.split}
     in_plan = Buffers("plan", {**given, **more}, copied)
-    in_setup = Buffers("setup", {**problem.named("weight"), **more}, {})  # it is done before there are inputs
+    # Set-up runs before there are inputs
+    in_setup = Buffers("setup", {**problem.named("weight"), **more}, {})
     return Planned(
         name=source.parent.name,
         problem=problem,
@@ -139,7 +140,7 @@ def _parsed(text: bytes) -> Any:
 
 
 def _array(name: str, values: Any) -> Array:
-    """A scratch buffer."""
+    """Decode a scratch buffer."""
     what = f"scratch buffer '{name}'"
     match values:
         case [str(dtype), list(sides), str(axes)] if 1 <= len(sides) <= MAX_AXES:
@@ -187,7 +188,7 @@ def _step(values: Any, buffers: Buffers) -> Step:
 
 
 def _product(names: Sequence[str], values: Sequence[Any], buffers: Buffers) -> dict[str, Any]:
-    """The fields of a product that keeps to its buffers."""
+    """Decode the fields of a product, and check that it stays within its buffers."""
     if len(values) != len(fields(Product)):
         raise VariantError(f"a gemm with {len(values)} sizes and factors; expected {len(fields(Product))}")
     given: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Grades one submission: its variants, each judged in confined processes."""
+"""Grade one submission: each of its variants is judged in confined processes."""
 
 from __future__ import annotations
 
@@ -33,26 +33,27 @@ from mini_dnn.grading.turns import alone_with, turn
 from mini_dnn.variant import find
 
 LEAST_FREE_BYTES = 64 << 20
-MAX_TEXT = 8000  # characters of what a check says
-ADDRESS = re.compile(r"\b0x[0-9a-f]{9,}")  # beyond 4 GB: a place in memory, not what an author wrote
+MAX_TEXT = 8000  # the most characters of a check's message
+# Addresses above 4 GB are places in memory, not something that an author wrote
+ADDRESS = re.compile(r"\b0x[0-9a-f]{9,}")
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What a grading run needs beside the submissions.
+    """The settings of a grading run.
 
     Parameters
     ----------
     out
-        Folder of the results.
+        The folder for the results.
     device
         ``"cuda"``, ``"emulator"``, or ``"auto"``: the GPU if there is one.
     jobs
-        Submissions that are graded at the same time.
+        The number of submissions that are graded at the same time.
     data, data_dir
-        The data set for the accuracy.
+        The data set for the accuracy check.
     weak_isolation
-        Go on although the system cannot keep submissions apart, with what it offers.
+        Continue with the available isolation even if the system cannot fully separate submissions.
     """
 
     rubric: Rubric
@@ -65,14 +66,14 @@ class Setting:
 
 
 class Grader:
-    """Grades one submission after the other, on as many threads as there are.
+    """Grades submissions one after the other. Several threads may use it.
 
     Parameters
     ----------
     work
-        Folder for temporary files.
+        The folder for temporary files.
     beside
-        Folder that all graders of a run on this machine share: they take turns. Otherwise it is ``work``.
+        A folder that all graders of a run on this machine share for taking turns; ``work`` by default.
 
     Raises
     ------
@@ -94,7 +95,7 @@ class Grader:
                 "binutils"
             )
         if any(variant.points.get("checked") for variant in rubric.variants):
-            build_runtime(find_compiler(), ucontext=False, checked=True)  # once, for all
+            build_runtime(find_compiler(), ucontext=False, checked=True)  # once for all submissions
         self._apart = True
         try:
             self._device = self._look()
@@ -112,11 +113,11 @@ class Grader:
 
     @property
     def description(self) -> str:
-        """The device, for people."""
+        """The device in words."""
         return self._device.description
 
     def grade(self, one: Submission, variants: Sequence[str] | None = None) -> Grade:
-        """Grade a submission, or some of its variants; whatever it does is part of its grade."""
+        """Grade a submission, or some of its variants. Whatever goes wrong becomes part of its grade."""
         started, since = datetime.now(UTC).isoformat(timespec="seconds"), time.perf_counter()
         made: list[Check] = []
         cheats: list[str] = []
@@ -133,7 +134,7 @@ class Grader:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         asked_log = self._setting.rubric.log
-        if asked_log and variants is None:  # the second stage has nothing to add
+        if asked_log and variants is None:  # the second stage adds nothing here
             check = log.look(one, self._setting.rubric, asked_log)
             made.append(replace(check, message=_harmless(check.message)))
         made.append(Check(ISOLATION, PASSED, staff=self._isolation(), hidden=True))
@@ -155,7 +156,7 @@ class Grader:
         return f"{Isolation()}, {'namespaces' if server.apart else 'no namespaces'}, {files}"
 
     def _variant(self, one: Submission, asked: VariantRubric, folder: Path) -> Findings:
-        """All checks of one variant of a submission."""
+        """Run all checks of one variant of a submission."""
         copy = folder / asked.name
         try:
             source = one.variant(asked.name, self._setting.rubric)
@@ -175,7 +176,7 @@ class Grader:
         return Subject(source, private, self._server(), self._device, self._setting.rubric.limits)
 
     def _server(self) -> ForkServer:
-        """That of this thread."""
+        """The fork server of this thread."""
         if not hasattr(self._local, "server"):
             home = Path(tempfile.mkdtemp(dir=self._work, prefix="home-"))
             self._local.server = ForkServer(home, self._apart)
@@ -185,7 +186,7 @@ class Grader:
         return server
 
     def _look(self) -> DeviceInfo:
-        """What the device is, by the server that submissions start from if that can be."""
+        """Open the device and describe it, through the server that starts submissions if possible."""
         device = self._looked()
         if device.has_clock and device.reaches_host and not self._setting.weak_isolation:
             raise DeviceError(
@@ -205,19 +206,19 @@ class Grader:
             found = look(self._server(), asked)
         if found and (found.has_clock or asked == found.name):
             return found
-        server = ForkServer(self._work, apart=False)  # a GPU may be there that namespaces hide
+        server = ForkServer(self._work, apart=False)  # namespaces can hide a GPU
         try:
             device = look(server, asked)
         finally:
             server.close()
         if device.has_clock:
-            self.close()  # of the server above: no submission can use a GPU that it does not see
+            self.close()  # close the server above: submissions cannot use a GPU that it does not see
             self._apart = False
             self._servers, self._local = [], threading.local()
         return device
 
     def _reference_ms(self) -> float:
-        """Op time of the rubric's reference on this GPU, measured once."""
+        """Measure the op time of the rubric's reference on this GPU, once."""
         asked = self._setting.rubric.performance
         assert asked is not None, "the caller looks"
         assert asked.reference is not None, "the caller looks"
@@ -245,12 +246,12 @@ class Grader:
 
 
 def _refuse_full_disk(folder: Path) -> None:
-    """Refuse to grade where submissions fail for want of space, which is not their fault.
+    """Raise an error if the disk is so full that submissions would fail through no fault of their own.
 
     Raises
     ------
     MiniDnnError
-        There is hardly any left.
+        There is hardly any space left.
     """
     free = shutil.disk_usage(folder).free
     if free < LEAST_FREE_BYTES:
@@ -262,7 +263,7 @@ def _refuse_full_disk(folder: Path) -> None:
 
 
 def _one_check(asked: VariantRubric, status: str, message: str) -> Findings:
-    """The one check of a variant that is missing, or that cannot be read."""
+    """The only check of a variant that is missing or cannot be read."""
     worth = sum(asked.points.values()) if asked.required else 0.0
     return Findings([Check(f"{asked.name}: submitted", status, 0.0, worth, message)])
 
@@ -272,7 +273,7 @@ def _harmless(text: str) -> str:
 
 
 def _as_submitted(findings: Findings, copy: Path, private: Path) -> Findings:
-    """With files named as the submission names them, without addresses, and nothing that a terminal obeys."""
+    """Clean messages: name files as the submission does, and remove addresses and control characters."""
 
     def shown(text: str) -> str:
         text = text.replace(f"{copy}/", "").replace(str(copy), "the variant")

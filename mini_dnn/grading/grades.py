@@ -1,7 +1,7 @@
-"""What grading finds, as data: one `Grade` a submission, one `Check` a thing that was looked at.
+"""The results of grading, as data: one `Grade` per submission, one `Check` per check.
 
-Everything that is shown or handed to a grading service is made from these, and a stopped run resumes from
-them; so they hold plain values only.
+All output for people and for grading services is made from these, and a stopped run resumes from them.
+Therefore, they contain only plain values.
 """
 
 from __future__ import annotations
@@ -11,30 +11,31 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
-ISOLATION = "isolation"  # the check that tells the staff how a submission was confined; no test of it
+ISOLATION = "isolation"  # the check that tells staff how a submission was confined; it tests nothing
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at.
+    """The result of one check.
 
     Parameters
     ----------
     name
-        Short and unique in its grade: ``"layers/custom: correct"``.
+        A short name, unique within its grade: ``"layers/custom: correct"``.
     status
-        ``"passed"``, ``"failed"``, or ``"skipped"`` when an earlier failure makes it pointless.
+        ``"passed"``, ``"failed"``, or ``"skipped"`` if an earlier failure makes the check pointless.
     points, max_points
-        Earned, and possible; a check may be worth nothing and still forbid credit.
+        Points earned and possible. A check without points can still rule out credit.
     message
-        What the student reads: the failure, the first wrong element, the hint. For a hidden check it names
-        neither shape nor seed nor value.
+        The text for the student: the failure, the first wrong element, the hint. For a hidden check it names
+        no
+        shape, seed or value.
     staff
-        What only staff read beside it: shapes, seeds, times.
+        Additional text for staff only: shapes, seeds, times.
     hidden
-        Its details are not for the student.
+        Whether the details are hidden from the student.
     seconds
-        How long the check took.
+        The duration of the check.
     """
 
     name: str
@@ -49,24 +50,25 @@ class Check:
 
 @dataclass(frozen=True)
 class Grade:
-    """What one submission earned.
+    """The grade of one submission.
 
     Parameters
     ----------
     submission
-        Its name: that of its folder, unique in a grading run.
+        The name of the submission's folder, which is unique within a grading run.
     rubric
-        Name of the rubric.
+        The name of the rubric.
     device
-        Description of the device that it ran on.
+        A description of the device that was used.
     checks
-        In the order in which they were made.
+        The checks in the order in which they ran.
     refused
-        Why no credit is given in spite of the points (a cheat, a crash); empty otherwise.
+        Why no credit is given in spite of the points (cheating, a crash), or an empty string.
     op_ms
-        The op-time sum of the variant that the rubric ranks by, in milliseconds; None if there is none.
+        The sum of the op times, in milliseconds, of the variant that the rubric ranks by; None if there is
+        none.
     started, seconds
-        When grading began (ISO 8601, UTC), and how long it took.
+        The start of grading (ISO 8601, UTC), and its duration.
     """
 
     submission: str
@@ -80,36 +82,36 @@ class Grade:
 
     @property
     def public_checks(self) -> list[Check]:
-        """Those whose details the student sees."""
+        """The checks whose details the student sees."""
         return [check for check in self.checks if not check.hidden]
 
     @property
     def hidden_checks(self) -> list[Check]:
-        """Those of which the student learns how many passed."""
+        """The checks of which the student only learns how many passed."""
         return [check for check in self.checks if check.hidden and check.name != ISOLATION]
 
     @property
     def points(self) -> float:
-        """Points earned: none if credit is refused."""
+        """The points earned: 0 if credit is refused."""
         return 0.0 if self.refused else sum(check.points for check in self.checks)
 
     @property
     def max_points(self) -> float:
-        """Points possible."""
+        """The points possible."""
         return sum(check.max_points for check in self.checks)
 
     def to_json(self) -> str:
-        """For a file; `from_json` reads it back."""
+        """Return the grade as text for a file. `from_json` reads it."""
         return json.dumps(asdict(self), indent=1) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> Grade:
-        """A grade from its file.
+        """Read a grade from the text of its file.
 
         Raises
         ------
         ValueError, KeyError, TypeError
-            The text is no grade.
+            The text is not a grade.
         """
         fields: dict[str, Any] = json.loads(text)
         return cls(**(fields | {"checks": tuple(Check(**check) for check in fields["checks"])}))

@@ -1,4 +1,4 @@
-"""Buffers of a timed call with canaries round them: who writes beside a buffer is seen."""
+"""Buffers of a timed call between guard bytes, so that writes outside a buffer are noticed."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from mini_dnn.ops import Array
 from mini_dnn.running.execute import Execution
 from mini_dnn.variant import Planned
 
-WORD = 4  # bytes that are most often written
-PART = 8  # of a buffer lies before it, and as much behind
-LEAST, MOST = 4096, 1 << 20  # bytes of that; multiples of whatever alignment copies want
+WORD = 4  # bytes of the type that is most often written
+PART = 8  # the guard on each side has this fraction of a buffer's size
+LEAST, MOST = 4096, 1 << 20  # bytes of a guard; multiples of every alignment that copies need
 
 
 def guard_bytes(nbytes: int) -> int:
-    """Bytes that lie before a buffer of so many, and behind it."""
+    """Return the bytes of each guard, before and after a buffer of ``nbytes`` bytes."""
     part = -(-nbytes // PART)
     return min(MOST, max(LEAST, part + -part % LEAST))
 
 
 class Guarded(Execution):
-    """An execution whose buffers lie between bytes that nobody can know, which must stay as they are."""
+    """An execution whose buffers have guards of random bytes on both sides, which must not change."""
 
     def __init__(self, planned: Planned, module: Module, device: Device) -> None:
         self._wholes: list[Buffer] = []
@@ -32,7 +32,7 @@ class Guarded(Execution):
         super().__init__(planned, module, device)
 
     def fill(self) -> None:
-        """Fill all buffers with NaN, and what lies round them anew."""
+        """Fill all buffers with NaN, and their guards with new random bytes."""
         super().fill()
         longest = max((before.nbytes for before, _ in self._guards.values()), default=0)
         self._canary = np.frombuffer(secrets.token_bytes(longest), np.uint8)
@@ -41,7 +41,7 @@ class Guarded(Execution):
                 self._device.copy_in(guard, self._canary[: guard.nbytes])
 
     def written_beside(self) -> str:
-        """The buffer beside which something was written; empty if there is none."""
+        """Return the name of a buffer whose guards have changed, or an empty string."""
         for name, guards in self._guards.items():
             for guard, side in zip(guards, ("before", "behind"), strict=True):
                 found, canary = np.empty(guard.nbytes, np.uint8), self._canary[: guard.nbytes]
@@ -52,7 +52,7 @@ class Guarded(Execution):
         return ""
 
     def free(self) -> None:
-        """Free all buffers, and what lies round them."""
+        """Free all buffers with their guards."""
         super().free()
         for whole in self._wholes:
             whole.free()

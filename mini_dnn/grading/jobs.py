@@ -1,6 +1,6 @@
-"""What a worker does for each submission: the function of the items of a grading run.
+"""The work for each submission: the function for the items of a grading run.
 
-Everything that a worker needs is in plain values, the rubric's text among them, so that it may run on another
+All data for a worker are plain values, including the rubric's text, so that a worker may run on another
 machine that sees the same folders.
 """
 
@@ -27,7 +27,7 @@ PREFIX = "mini_dnn-grade-"
 
 
 def shared(setting: Setting, stage: str, beside: Path | None) -> dict[str, Any]:
-    """What all submissions of a stage share; ``beside`` is for workers of this machine alone."""
+    """The values that all submissions of a stage share. ``beside`` is only for workers on this machine."""
     return {
         "rubric": setting.rubric.text,
         "stage": stage,
@@ -41,13 +41,13 @@ def shared(setting: Setting, stage: str, beside: Path | None) -> dict[str, Any]:
 
 
 def value_of(one: Submission, variants: list[str] | None = None) -> dict[str, Any]:
-    """A submission as an item's value; of which variants, where that is not all of the rubric's."""
+    """A submission as the value of an item. ``variants`` limits it to some of the rubric's variants."""
     return {"name": one.name, "folder": str(one.folder), "variants": variants}
 
 
 @contextmanager
 def grading(common: Mapping[str, Any]) -> Iterator[Callable[[Any, int], Any]]:
-    """A grader: the function of an item gives a grade as plain values."""
+    """Create a grader. It yields the function that grades an item and returns the grade as plain values."""
     whole = Setting(
         rubric=rubric.parse(common["rubric"]),
         out=Path(common["out"]),
@@ -68,7 +68,7 @@ def grading(common: Mapping[str, Any]) -> Iterator[Callable[[Any, int], Any]]:
 
 @contextmanager
 def _places(common: Mapping[str, Any]) -> Iterator[tuple[Path, Path]]:
-    """Folders of a worker: its own, and the one that it shares with others of its run on this machine."""
+    """The folders of a worker: its own, and one shared with the run's other workers on this machine."""
     if common["beside"]:
         beside = Path(common["beside"])
         with tempfile.TemporaryDirectory(dir=beside, ignore_cleanup_errors=True) as work:
@@ -80,12 +80,12 @@ def _places(common: Mapping[str, Any]) -> Iterator[tuple[Path, Path]]:
 
 
 def _beside(out: str) -> Path:
-    """A folder of this user in the machine's place for temporary files, the same for all workers of a run.
+    """A folder in the machine's temporary folder that all workers of this user's run share.
 
     Raises
     ------
     DeviceError
-        Somebody else has made it.
+        Another user has created it.
     """
     top = Path(tempfile.gettempdir()) / f"mini_dnn-turns-{os.getuid()}"
     top.mkdir(mode=0o700, exist_ok=True)

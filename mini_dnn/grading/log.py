@@ -1,4 +1,4 @@
-"""The work log of a submission: whether it is there, and has an entry for each variant."""
+"""The work log of a submission: whether it exists, and has an entry for each variant."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAME = "work log"
 
 
 def look(one: Submission, rubric: Rubric, asked: Log) -> Check:
-    """The check of the log: what is written there is for people to judge."""
+    """Check the log. Only people judge what it says."""
     wrong, found = _read(one, rubric, asked)
     status = PASSED if not wrong else FAILED if asked.required else SKIPPED
     points = 0.0 if wrong else asked.points
@@ -22,7 +22,7 @@ def look(one: Submission, rubric: Rubric, asked: Log) -> Check:
 
 
 def _read(one: Submission, rubric: Rubric, asked: Log) -> tuple[str, str]:
-    """What is wrong with the log, and what it holds."""
+    """Return what is wrong with the log, and its text."""
     again = f"run.py check --impl NAME --log {asked.file}"
     try:
         content = one.log(rubric)
@@ -34,7 +34,7 @@ def _read(one: Submission, rubric: Rubric, asked: Log) -> tuple[str, str]:
     except SubmissionError as error:
         return str(error), ""
     tried = {entry.variant for entry in log.entries}
-    # one variant's folder may have any name while it is worked on
+    # While it is being worked on, the folder of a single variant may have any name
     lacking = [name for name in there if not (tried if single else name in tried)]
     if lacking or not tried:
         about = f" for {', '.join(lacking)}" if lacking else ""

@@ -1,10 +1,11 @@
-"""Op times that a submission cannot argue with.
+"""Op times that a submission cannot manipulate.
 
-Each timed call gets inputs that nobody has seen, in buffers that hold NaN elsewhere, from memory and not from
-the L2 cache. Its outputs are judged: some entries of the batch element by element, and all of them at once
-where the operation has a way to do that (`Operation.audit`). The inputs must be what they were, nothing may
-run on after the clock has stopped, and no time may lie below what moving the bytes and doing the arithmetic
-take. Set-up is not timed, and is done before there are inputs.
+Each timed call gets random inputs in buffers that contain NaN elsewhere, with a cold L2 cache. Its outputs
+are
+judged: some entries of the batch element by element, and all of them at once if the operation has an
+`Operation.audit`. The inputs must be unchanged, nothing may still run after the clock has stopped, and no
+time may be less than the least time for moving the bytes and computing. Set-up is not timed. It runs before
+there are inputs.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ from mini_dnn.running.parts import empty_outputs
 from mini_dnn.running.verify import compare_entries
 from mini_dnn.variant import Planned
 
-MARGIN = 1.15  # of the copy rate: how far a kernel that mostly writes may exceed one that copies
-LATE_MS = 0.2  # by which a whole-device wait may exceed one when there is nothing to wait for
-LATE_PART = 0.05  # of the op time
-ENTRIES = 8  # of the batch that are judged element by element
-ENTRIES_ALONE = 64  # where nothing else tells of the others
+MARGIN = 1.15  # on the copy rate: a kernel that mostly writes may be this much faster than a copy
+LATE_MS = 0.2  # how much a wait for the whole device may exceed a wait with nothing to wait for
+LATE_PART = 0.05  # the same as a fraction of the op time
+ENTRIES = 8  # entries of the batch that are judged element by element
+ENTRIES_ALONE = 64  # the same if there is no other check of the remaining entries
 
 
 @dataclass(frozen=True)
 class Method:
-    """How an op is measured: least exact arithmetic allowed, and runs.
+    """How an op is measured: the least exact arithmetic that is allowed, and the number of runs.
 
-    ``whole`` is how many entries the batch has of which this is a part; 0: it is no part.
+    If the problem is a part of a larger batch, ``whole`` is the size of that batch; otherwise it is 0.
     """
 
     precision: str
@@ -47,15 +48,15 @@ class Method:
 
 @dataclass(frozen=True)
 class Floor:
-    """What a device cannot beat."""
+    """What limits every kernel on a device."""
 
     bytes_per_ms: float
-    cached_bytes: int  # of the outputs may still be in the cache when the clock stops
-    flops_per_ms: float  # 0: not known
+    cached_bytes: int  # bytes of the outputs that may still be in the cache when the clock stops
+    flops_per_ms: float  # 0 if unknown
 
     @classmethod
     def of(cls, device: Device) -> Floor:
-        """Measured copy rates, and peak rates of the tensor cores."""
+        """Measure the copy rates, and look up the peak rates of the tensor cores."""
         clock, processors = getattr(device, "max_clock_mhz", 0.0), getattr(device, "multiprocessors", 0)
         peaks = peak_tflops(device.arch, processors, clock)
         return cls(
@@ -65,14 +66,14 @@ class Floor:
         )
 
     def ms(self, problem: Any) -> float:
-        """Least time for a problem."""
+        """Return the least possible time for a problem."""
         moved = max(0, problem.min_bytes - self.cached_bytes) / self.bytes_per_ms
         return max(moved, problem.flops / self.flops_per_ms if self.flops_per_ms else 0.0)
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What was measured; ``refused`` says why it does not count."""
+    """A measurement. ``refused`` says why it does not count."""
 
     op_ms: float
     samples_ms: tuple[float, ...]
@@ -82,7 +83,7 @@ class Measured:
 
 
 def measure(operation: Operation, planned: Planned, device: Device, method: Method, floor: Floor) -> Measured:
-    """Time the plan for one problem, judging every call.
+    """Time the plan for one problem, and judge every call.
 
     Raises
     ------
@@ -90,10 +91,10 @@ def measure(operation: Operation, planned: Planned, device: Device, method: Meth
         The plan or a kernel fails.
     """
     problem = planned.problem
-    # whoever asks for memory until the batch is done in parts that fit the cache gains nothing by it
+    # Asking for memory until the batch is computed in parts that fit in the cache brings no gain
     whole = problem.with_batch(method.whole or problem.batch)
     floor_ms = floor.ms(whole) * problem.batch / whole.batch
-    rng = np.random.default_rng()  # of the system's entropy: nobody can know these inputs
+    rng = np.random.default_rng()  # seeded by the system: nobody can know these inputs
     execution = Guarded(planned, device.compile(planned.source, planned.defines), device)
     outputs = empty_outputs(problem)
     samples: list[float] = []
@@ -116,7 +117,8 @@ def measure(operation: Operation, planned: Planned, device: Device, method: Meth
                 return Measured(ms, tuple(samples), floor_ms, (before, gpu_state(device)), refused)
     finally:
         execution.free()
-    op_ms, late_ms = statistics.median(samples), statistics.median(late)  # one wait may hit a busy host
+    # A single wait may coincide with a busy host
+    op_ms, late_ms = statistics.median(samples), statistics.median(late)
     refused = ""
     if late_ms > max(LATE_MS, LATE_PART * op_ms):
         refused = f"the device continued to work for {late_ms:.2f} ms after the clock had stopped"
@@ -124,18 +126,18 @@ def measure(operation: Operation, planned: Planned, device: Device, method: Meth
 
 
 def _draw(operation: Operation, problem: Any, precision: str, rng: np.random.Generator) -> Arrays:
-    """Fresh inputs for one call."""
+    """Draw new inputs for one call."""
     return operation.timed(problem, precision, rng) if operation.timed else operation.draw(problem, rng)
 
 
 def _call(
     execution: Guarded, device: Device, planned: Planned, arrays: Arrays, outputs: Arrays
 ) -> tuple[float, float, str]:
-    """One timed call; fills the outputs.
+    """Make one timed call, which fills the outputs.
 
     Returns
     -------
-    Milliseconds; those that the device went on working after the clock had stopped; what was wrong.
+    Milliseconds; the milliseconds that the device worked on after the clock had stopped; the error, if any.
     """
     problem, buffers = planned.problem, execution.buffers
     execution.fill()
@@ -149,7 +151,7 @@ def _call(
     start = device.record()
     execution.kernels()
     ms = device.elapsed_ms(start, device.record())
-    late_ms = _wait_ms(device) - _wait_ms(device)  # the second wait is as long as a busy host makes it
+    late_ms = _wait_ms(device) - _wait_ms(device)  # a busy host makes the second wait as long as the first
     for name, out in outputs.items():
         device.copy_out(buffers[name], out)
     for name in problem.named("in", "weight"):
@@ -164,14 +166,14 @@ def _call(
 
 
 def _wait_ms(device: Device) -> float:
-    """How long the host waits until the device has nothing to do."""
+    """Return how long the host waits until the device is idle."""
     since = time.perf_counter()
     device.synchronize()
     return (time.perf_counter() - since) * 1e3
 
 
 def _bits(array: np.ndarray) -> np.ndarray:
-    """The array's bytes, in words of four where it has whole ones: they are compared twice as fast."""
+    """Return the array's bytes, as 4-byte words if possible, which compare twice as fast."""
     return array.reshape(-1).view(np.uint8 if array.nbytes % 4 else np.uint32)
 
 
@@ -183,7 +185,7 @@ def _judge(
     precision: str,
     rng: np.random.Generator,
 ) -> str:
-    """What is wrong with the outputs of a timed call, if anything."""
+    """Return what is wrong with the outputs of a timed call, or an empty string."""
     count = min(problem.batch, ENTRIES if operation.audit else ENTRIES_ALONE)
     chosen = rng.choice(problem.batch, count, replace=False)
     result = compare_entries(operation, problem, arrays, outputs, precision, chosen)

@@ -1,4 +1,4 @@
-"""The network's accuracy with a submission's convolutions; everything else of it runs in the grader."""
+"""The network's accuracy with a submission's convolutions. Everything else runs in the grader."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ Solve = Callable[[Any, Arrays], Arrays]  # (problem, its inputs) -> its outputs
 
 
 class Examination:
-    """Test images, and the accuracy that NumPy gives on them.
+    """Test images, and the accuracy of NumPy on them.
 
     Parameters
     ----------
     asked
-        Batch and tolerance.
+        Batch size and tolerance.
     data, data_dir
-        As `mini_dnn.datasets.load` takes them.
+        As for `mini_dnn.datasets.load`.
 
     Raises
     ------
     UsageError, DataError, WeightsError
-        There are too few images, or none.
+        There are no images, or too few.
     """
 
     def __init__(self, asked: Accuracy, data: str, data_dir: Path | None = None) -> None:
@@ -52,12 +52,13 @@ class Examination:
         self.expected = self._accuracy(lambda x, w, name: conv2d_forward(x, w))
 
     def accuracy(self, solve: Solve) -> float:
-        """The fraction that the network gets right if its convolutions are solved so."""
+        """Return the fraction of images classified correctly if ``solve`` computes the convolutions."""
         return self._accuracy(lambda x, w, name: solve(*conv_arrays(x, w))["y"])
 
     def _accuracy(self, convolve: NamedConvolve) -> float:
-        network = lenet.build(np.random.default_rng(0))  # one for each call: jobs run side by side
+        # A new one for each call, because jobs run concurrently
+        network = lenet.build(np.random.default_rng(0))
         weights.load(self._weights, network)
         network.convolve_with(convolve)
-        with np.errstate(invalid="ignore", over="ignore"):  # what a wrong convolution gives
+        with np.errstate(invalid="ignore", over="ignore"):  # wrong convolutions can produce these
             return float(np.mean(network.predict(self._images) == self._labels))

@@ -1,4 +1,4 @@
-"""Plans as plain text: how they leave the process that computed them; ``decoding.py`` reads it."""
+"""Encode plans as text, in which form they leave the process that computed them. ``decoding.py`` reads it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from mini_dnn.variant.plan import (
 
 @dataclass(frozen=True)
 class Head:
-    """What a variant says of itself, whatever the problem."""
+    """The fields that a variant declares for all problems."""
 
     op: str
     precision: str
@@ -40,28 +40,28 @@ class Head:
 
     @classmethod
     def of(cls, variant: Variant) -> Head:
-        """That of a variant."""
+        """Return the head of a variant."""
         host = variant.host is not None
         return cls(variant.op, variant.precision, variant.min_arch, variant.needs_gpu, host)
 
 
 def encode_head(head: Head) -> bytes:
-    """Text of a head."""
+    """Encode a head."""
     return json.dumps(astuple(head)).encode()
 
 
 def encode(planned: Planned) -> bytes:
-    """Text of a plan."""
-    return json.dumps(encode_values(planned), default=index).encode()  # NumPy's integers are whole numbers
+    """Encode a plan."""
+    return json.dumps(encode_values(planned), default=index).encode()  # NumPy's integers become whole numbers
 
 
 def encode_values(planned: Planned) -> dict[str, Any]:
-    """The same for a message, before it is made text.
+    """Encode a plan as values for a message.
 
     Raises
     ------
     VariantError
-        It needs kernels of other variants: a submission is graded by its own.
+        The plan needs kernels of other variants. A submission is graded by its own.
     """
     if planned.codes or planned.views:
         raise VariantError(f"{planned.name}: its plan runs kernels of other variants; expected only its own")

@@ -1,64 +1,65 @@
-"""Rubrics: what is asked of a submission, as a TOML file.
+"""Rubrics: what a course requires of a submission, as a TOML file.
 
-The file, with everything that it may hold::
+A file with every possible entry::
 
-    name = "example"                # of the rubric, for people
-    precision = "fp32"              # least exact arithmetic allowed: fp32, tf32, fp16 or fp16_sum
-    single = "layers/custom"        # which variant a submission is that is one variant's folder
-    ranking = "layers/custom"       # whose op time the leaderboard shows
+    name = "example"                # the name of the rubric
+    precision = "fp32"              # the least exact arithmetic allowed: fp32, tf32, fp16 or fp16_sum
+    single = "layers/custom"        # the variant that a submission is if it is just one variant's folder
+    ranking = "layers/custom"       # the variant whose op time the leaderboard shows
 
-    [limits]                        # of each process of a submission
-    seconds = 120                   # by the wall clock, for one plan or one problem
-    compile_seconds = 180           # for one compile
+    [limits]                        # for each process of a submission
+    seconds = 120                   # wall-clock time for one plan or one problem
+    compile_seconds = 180           # wall-clock time for one compilation
     memory_mb = 8192
-    output_kb = 256                 # of what it prints
-    files_mb = 256                  # of what it writes
+    output_kb = 256                 # printed output
+    files_mb = 256                  # written files
 
     [correct]                       # students see shapes, seed and values
-    shapes = [[2, 3, 19, 37, 17, 5, 5]]   # of problems, as --shapes takes them: N, C, H, W, M, R, S
+    shapes = [[2, 3, 19, 37, 17, 5, 5]]   # problems as for --shapes: N, C, H, W, M, R, S
     seed = 1
-    per_shape = false               # whether being right at some shapes earns that part of the points
+    per_shape = false               # whether correct results for some shapes earn part of the points
 
-    [hidden]                        # students see that one failed, not which
+    [hidden]                        # students see that a shape failed, but not which
     shapes = [[1, 2, 9, 8, 3, 2, 5]]
-    seeds = [711, 712]              # each shape is tried with each of them
+    seeds = [711, 712]              # each shape is tried with each seed
     per_shape = false
 
-    [accuracy]                      # of the course's network, so with the default operation alone
-    batch = 100                     # images of the network's test set
-    tolerance = 0.001               # how far it may lie from the accuracy that NumPy gives
+    [accuracy]                      # of the course's network, so only for the default operation
+    batch = 100                     # images from the network's test set
+    tolerance = 0.001               # the largest difference from the accuracy of NumPy
 
     [checked]                       # the checked emulator: races, bounds, barriers, uninitialised reads
     shapes = [[2, 2, 9, 21, 3, 2, 5]]
-    hidden = [[1, 3, 8, 13, 4, 3, 2]]     # and at these, of which students see only that one failed
+    hidden = [[1, 3, 8, 13, 4, 3, 2]]     # further shapes; students see only that one failed
 
-    [performance]                   # op times of the operation's course problems, summed
-    at = ["..."]                    # of these problems alone, by their names; left out: of all
-    batch = 10000                   # entries of the batch of each; left out: as many as the problem has
-    full = 60.0                     # ms that earn all points; linear between the two
+    [performance]                   # the sum of the op times of the operation's course problems
+    at = ["..."]                    # only these problems, by name; without it, all of them
+    batch = 10000                   # the batch size; without it, that of each problem
+    full = 60.0                     # ms that earn all points; in between, points are linear
     none = 100.0                    # ms that earn none
-    reference = "m2/unroll_gemm"    # if given, full and none are multiples of its time on the same GPU
+    reference = "m2/unroll_gemm"    # with it, full and none are multiples of its time on the same GPU
     warm_up = 5
-    repeats = 10                    # of which the median counts
+    repeats = 10                    # the median of these counts
 
-    [log]                           # the work log that --log writes, at the top of the submission
+    [log]                           # the work log written by --log, at the top level of the submission
     file = "log.jsonl"
-    required = true                 # points of one that is not required are extra
-    points = 2                      # for an entry for each variant that is handed in
+    required = true                 # if false, its points are extra
+    points = 2                      # for an entry for each submitted variant
 
     [[variant]]                     # one or more
-    name = "layers/custom"          # its folder: layers/custom, or one under milestones/ such as m1/direct
-    required = true                 # points of one that is not required are extra: not in the maximum
-    precision = "fp16"              # instead of the rubric's
-    host = false                    # whether a NumPy function on the host is an answer, and not only a kernel
+    name = "layers/custom"          # its folder: layers/custom, or one in milestones/ such as m1/direct
+    required = true                 # if false, its points are extra: not part of the maximum
+    precision = "fp16"              # replaces the rubric's precision
+    host = false                    # whether a NumPy function on the host is accepted instead of a kernel
     points = { correct = 4, hidden = 3, accuracy = 1, checked = 1, performance = 6 }
 
-``name``, ``[correct]`` and a ``[[variant]]`` are needed. ``op = "softmax"`` beside ``name`` asks for another
-operation than the default one: then shapes are those of its problems (``run.py list`` shows them), and
-variants have names such as ``softmax/mine``, a folder under ``ladders/``. A check is made for each variant to
-which it is worth points; ``correct`` always is. A variant that fails ``correct`` earns nothing, or with
-``per_shape`` only its part of the points for ``correct``: what computes something else is no answer. A shape
-that the variant refuses counts as wrong. Late days are for the system that collects the submissions.
+``name``, ``[correct]`` and a ``[[variant]]`` are required. ``op = "softmax"`` next to ``name`` selects
+another
+operation than the default one. Then shapes are those of its problems (``run.py list`` shows them), and
+variants have names such as ``softmax/mine``, a folder in ``ladders/``. Each variant gets the checks that are
+worth points, and always ``correct``. A variant that fails ``correct`` earns nothing, because it computes
+something else. With ``per_shape`` it still earns its part of the points for ``correct``. A shape that the
+variant refuses counts as wrong. Late days are up to the system that collects the submissions.
 """
 
 from __future__ import annotations
@@ -85,17 +86,17 @@ VARIANT_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*){1,2}")
 
 
 def presets() -> list[str]:
-    """Names of the rubrics that come with mini_dnn."""
+    """Return the names of the rubrics that come with mini_dnn."""
     return sorted(path.stem for path in PRESETS.glob("*.toml"))
 
 
 def load(name: str | Path) -> Rubric:
-    """Read a rubric: a file, or the name of a preset.
+    """Read a rubric from a file, or a preset by its name.
 
     Raises
     ------
     UsageError
-        There is none, or it is no rubric: the message names the table and key, and what is expected.
+        The rubric does not exist or is invalid. The message names the table and key, and what is expected.
     """
     path = Path(name)
     if path.suffix != ".toml" and str(name) in presets():
@@ -117,7 +118,7 @@ def load(name: str | Path) -> Rubric:
 
 
 def parse(text: str) -> Rubric:
-    """Read the text of a rubric; errors are those of `tomllib` and of `TomlTable`."""
+    """Parse the text of a rubric. Errors are those of `tomllib` and of `TomlTable`."""
     top = TomlTable(tomllib.loads(text))
     operation = ops.find(top.choice("op", ops.names(), ops.DEFAULT))
     precision = top.choice("precision", PRECISIONS, "fp32")
@@ -156,7 +157,7 @@ def parse(text: str) -> Rubric:
 
 
 def _trials(table: TomlTable, operation: Operation, key: str = "shapes", more: str = "") -> Trials:
-    """Problems below a key; ``more`` is a key beside it that somebody else reads."""
+    """Parse the problems of a key. ``more`` is another key of the same table that is read elsewhere."""
     problems = []
     for row in table.rows(key, f"lists of {operation.usage}, such as [[1, 2], [3, 4]]"):
         try:
@@ -235,7 +236,7 @@ def _log(table: TomlTable) -> Log:
 
 
 def _check_reference(name: str, asked: Performance, operation: Operation) -> None:
-    """Refuse a reference that cannot be timed now, and not in the middle of the night."""
+    """Check now that a reference can be timed, instead of failing in the middle of a long run."""
     reference = find(name)
     if reference.op != operation.name:
         raise UsageError(

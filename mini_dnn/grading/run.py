@@ -1,8 +1,10 @@
-"""Grade many submissions: side by side, each alone, resumed where an earlier run was stopped.
+"""Grade many submissions in parallel, separately, and resume where an earlier run was stopped.
 
-The folder of results holds ``grades/NAME.json`` for each submission, written whole as soon as it is graded,
-with the hash of what was graded and by which rubric. A submission whose file is there and whose hash matches
-is not graded again. Workers grade, and an engine has them: see `mini_dnn.work`.
+The folder of results holds ``grades/NAME.json`` for each submission, with the hash of the submission and of
+the
+rubric. It is written atomically when a submission has been graded. A submission is not graded again if its
+file
+exists and the hash matches. Workers do the grading, and an engine runs the workers: see `mini_dnn.work`.
 """
 
 from __future__ import annotations
@@ -26,18 +28,18 @@ from mini_dnn.work import Engine, Item, Local, Work, run_items
 from mini_dnn.work.items import Record, write_record
 from mini_dnn.work.locks import locked
 
-VERSION = 5  # of how grading is done: a new number grades everything again
+VERSION = 5  # version of the grading procedure: a new number grades everything again
 
-Progress = Callable[[Grade, bool], None]  # a grade, and whether it was there already
+Progress = Callable[[Grade, bool], None]  # a grade, and whether it already existed
 
 
 def check_setting(setting: Setting, submissions: Sequence[Submission], rubric_file: Path | None) -> None:
-    """Refuse what would weaken the isolation, before any work.
+    """Raise an error, before any work, for settings that would weaken the isolation.
 
     Raises
     ------
     UsageError
-        The system offers too little, or something secret lies where submissions may read.
+        The system offers too little isolation, or something secret is where submissions may read.
     """
     isolation = Isolation()
     if not setting.weak_isolation and not isolation.full:
@@ -47,7 +49,7 @@ def check_setting(setting: Setting, submissions: Sequence[Submission], rubric_fi
         )
     secret = [setting.out.resolve(), *(one.folder for one in submissions)]
     secret += [rubric_file.resolve()] if rubric_file else []
-    if setting.out.resolve().is_relative_to(PACKAGE):  # a new folder there would be readable
+    if setting.out.resolve().is_relative_to(PACKAGE):  # submissions could read a new folder there
         raise UsageError(f"--out {setting.out} is inside the package {PACKAGE}; name another folder")
     for path in secret:
         for folder in code_folders():
@@ -66,21 +68,24 @@ def grade_all(
     engine: Engine | None = None,
     gpu: Engine | None = None,
 ) -> tuple[list[Grade], dict[str, str]]:
-    """Grade each submission that has no grade yet.
+    """Grade all submissions that have no grade yet.
 
     Parameters
     ----------
     engine
-        Where; otherwise by so many processes of this machine as the setting says.
+        Where to grade; by default, on as many processes of this machine as the setting says.
     gpu
-        Where GPUs are. With it, grading has two stages: ``engine`` makes all checks in the emulator, and
+        Where GPUs are. If it is given, grading has two stages: ``engine`` runs all checks in the emulator,
+        and
+        ``gpu`` times the variants that passed.
         ``gpu`` times what has passed.
 
     Returns
     -------
     grades, failures
-        In the order of the submissions; and why others could not be graded, by name, which is not their
-        fault: the next run tries them again.
+        The grades in the order of the submissions. Failures are reasons, by name, why a submission could not
+        be
+        graded through no fault of its own; the next run tries it again.
 
     Raises
     ------
@@ -99,7 +104,7 @@ def grade_all(
 
 
 class _Run:
-    """Grades and failures of a run, as they come."""
+    """Collects the grades and failures of a run."""
 
     def __init__(
         self, submissions: Sequence[Submission], setting: Setting, progress: Progress, beside: Path | None
@@ -110,7 +115,7 @@ class _Run:
         self.failures: dict[str, str] = {}
 
     def whole(self, engine: Engine) -> None:
-        """All checks at once."""
+        """Run all checks in one stage."""
 
         def heard(name: str, record: Record, known: bool) -> None:
             self._keep(_grade(record), known)
@@ -120,7 +125,7 @@ class _Run:
         self.failures = found.failures
 
     def in_stages(self, engine: Engine, gpu: Engine) -> None:
-        """Checks in the emulator for all; then times of what has passed."""
+        """Run the checks in the emulator for all submissions, then time what passed."""
         final = self._work([self._item(one) for one in self._submissions], self._setting, WHOLE)
         left = []
         for one in self._submissions:
@@ -161,7 +166,7 @@ class _Run:
         return Item(one.name, jobs.value_of(one, variants), " ".join(parts))
 
     def _work(self, items: Sequence[Item], setting: Setting, stage: str) -> Work:
-        """What is computed, and where the grades are kept."""
+        """Describe the computation, and where the grades are stored."""
         results = setting.out / "grades" if stage == WHOLE else setting.out / "stages" / stage
         common = jobs.shared(setting, stage, self._beside)
         return Work(f"{jobs.__name__}:grading", items, results, common, code=f"{VERSION} {stage}")
@@ -173,12 +178,12 @@ def _grade(record: Record) -> Grade:
 
 @contextmanager
 def _folder_of_our_own(out: Path) -> Iterator[Path]:
-    """A folder for temporary files beside the results; what a killed run left there is removed.
+    """Create a folder for temporary files next to the results. Remnants of a killed run are removed.
 
     Raises
     ------
     UsageError
-        The results cannot be written, or another run writes them.
+        The results cannot be written, or another run is writing them.
     """
     try:
         out.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,10 @@
-"""Which submissions are alike, to each other and to the variants of this repository: a hint to look.
+"""Find submissions that resemble each other, or variants of this repository. It is only a hint to look.
 
-Fingerprints of tokens are compared (`mini_dnn.variant.fingerprints`), so that neither names nor layout nor
-comments count. Code that the students were given does not count either, nor does what most of the class has
-in common.
+The comparison uses fingerprints of tokens (`mini_dnn.variant.fingerprints`), so names, layout and comments do
+not
+matter. Code that was given to the students does not count, and neither does code that most of the class has
+in
+common.
 """
 
 from __future__ import annotations
@@ -20,16 +22,16 @@ from mini_dnn.variant import find, names
 from mini_dnn.variant.fingerprints import Prints, fingerprints, line_ranges, tokens
 
 CODE = (".cu", ".cuh", ".h", ".hpp", ".cpp", ".py")
-MOST_CHARACTERS = 100_000  # of a file that are compared: more is no kernel that a person wrote
-LEAST_SHARE = 0.3  # of the smaller one's code
-LEAST_SHARED = 4  # fingerprints: some forty tokens
-COMMON = 0.5  # what more of the class than that has is nobody's own
-LEAST_CLASS = 5  # submissions from which on there is such a thing
+MOST_CHARACTERS = 100_000  # of a file that are compared; nobody writes a longer kernel
+LEAST_SHARE = 0.3  # of the smaller work's code
+LEAST_SHARED = 4  # fingerprints; they cover about forty tokens
+COMMON = 0.5  # code that a larger part of the class has counts as common
+LEAST_CLASS = 5  # the smallest class in which code can be common
 
 
 @dataclass(frozen=True)
 class Work:
-    """Code of one author: the fingerprints of each file, by its name."""
+    """The code of one author: the fingerprints of each file, by file name."""
 
     name: str
     files: Mapping[str, Prints]
@@ -37,13 +39,13 @@ class Work:
 
     @property
     def prints(self) -> set[int]:
-        """Those of all files."""
+        """The fingerprints of all files."""
         return {digest for prints in self.files.values() for digest in prints}
 
 
 @dataclass(frozen=True)
 class Place:
-    """Lines of two files that hold the same code."""
+    """Lines of two files that contain the same code."""
 
     file: str
     lines: tuple[tuple[int, int], ...]
@@ -53,18 +55,18 @@ class Place:
 
 @dataclass(frozen=True)
 class Likeness:
-    """Two works that are alike.
+    """Two similar works.
 
     Parameters
     ----------
     one, other
-        Names: a submission's, and a submission's or a variant's.
+        The name of a submission, and the name of another submission or of a variant.
     shipped
-        Whether the other is a variant of this repository.
+        Whether ``other`` is a variant of this repository.
     share, other_share
-        Part of the code of each that the other has too, without what does not count.
+        The fraction of each one's code that the other one also has. Code that does not count is excluded.
     places
-        Where it stands, the longest first.
+        Where the common code is, longest piece first.
     """
 
     one: str
@@ -76,12 +78,12 @@ class Likeness:
 
 
 def compare(submissions: Sequence[Submission], rubric: Rubric, given: Iterable[str]) -> list[Likeness]:
-    """Pairs that are alike, the most alike first.
+    """Return similar pairs, most similar first.
 
     Parameters
     ----------
     given
-        Names of the variants that students were given.
+        The names of the variants that students were given.
     """
     start = set(given)
     shipped = [_shipped(name) for name in names() if name not in start]
@@ -90,7 +92,7 @@ def compare(submissions: Sequence[Submission], rubric: Rubric, given: Iterable[s
 
 
 def alike(works: Sequence[Work], shipped: Sequence[Work], known: set[int]) -> list[Likeness]:
-    """The same for works; ``known`` are fingerprints that do not count."""
+    """Return similar pairs of works. ``known`` are fingerprints that do not count."""
     ignored = known | _common(works)
     pairs = [*combinations(works, 2), *((work, other) for work in works for other in shipped)]
     found = [likeness for one, other in pairs if (likeness := _likeness(one, other, ignored))]
@@ -98,7 +100,7 @@ def alike(works: Sequence[Work], shipped: Sequence[Work], known: set[int]) -> li
 
 
 def _common(works: Sequence[Work]) -> set[int]:
-    """Fingerprints that most of the class has."""
+    """Return the fingerprints that most of the class has."""
     if len(works) < LEAST_CLASS:
         return set()
     counts = Counter(digest for work in works for digest in work.prints)
@@ -133,7 +135,7 @@ def _submitted(one: Submission, rubric: Rubric) -> Work:
         try:
             folder = one.variant(asked.name, rubric)
             content = read(folder) if folder else {}
-        except SubmissionError:  # the grade says so
+        except SubmissionError:  # the grade reports it
             continue
         for name, data in content.items():
             if name.endswith(CODE):

@@ -1,7 +1,7 @@
-"""Grading in two stages: on processors everything but times; then, on a GPU, what has passed.
+"""Grading in two stages: everything but times on CPUs, and then the times of what passed on a GPU.
 
-The second stage makes the first one's checks again, because a kernel may be right in the emulator and wrong
-on a GPU. Checked mode runs in the emulator either way, so the first stage alone makes that check.
+The second stage repeats the first one's checks, because a kernel may be right in the emulator and wrong on a
+GPU. Checked mode always runs in the emulator, so only the first stage runs that check.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from mini_dnn.grading.asked import Rubric, VariantRubric
 from mini_dnn.grading.grades import FAILED, ISOLATION, PASSED, Check, Grade
 
 WHOLE, CPU, GPU = "", "cpu", "gpu"
-DECIDING = ("submitted", "compiles", "correct", "hidden")  # who fails one of them has no points for speed
+# A variant that fails one of these has no points for speed
+DECIDING = ("submitted", "compiles", "correct", "hidden")
 
 
 def of_stage(rubric: Rubric, stage: str) -> Rubric:
-    """What a stage asks for."""
+    """Return the rubric of one stage."""
     return replace(rubric, variants=tuple(map(_timed, rubric.variants))) if stage == GPU else rubric
 
 
@@ -25,7 +26,7 @@ def _timed(asked: VariantRubric) -> VariantRubric:
 
 
 def passed(grade: Grade, rubric: Rubric) -> list[str]:
-    """Names of the variants that the second stage is to time."""
+    """Return the names of the variants that the second stage should time."""
     if grade.refused:
         return []
     timed = [asked.name for asked in rubric.variants if asked.points.get("performance")]
@@ -33,19 +34,19 @@ def passed(grade: Grade, rubric: Rubric) -> list[str]:
 
 
 def _may_be_timed(checks: dict[str, Check]) -> bool:
-    """Nothing has failed that a GPU would have to show again; the emulator may have been unable to run it."""
+    """Whether no deciding check has failed. The emulator may have been unable to run the variant."""
     ended = any(_lost(check) for check in checks.values())
     failed = any(name in checks and checks[name].status == FAILED for name in DECIDING)
     return "compiles" in checks and not ended and not failed
 
 
 def _lost(check: Check) -> bool:
-    """Whether a check passed and earned nothing all the same, as something ended the variant."""
+    """Whether a check passed but earned nothing because something ended the variant."""
     return check.status == PASSED and check.max_points > 0 and not check.points
 
 
 def merged(first: Grade, second: Grade | None) -> Grade:
-    """One grade of two stages: what a GPU has shown counts, and the first stage's checks fill the gaps."""
+    """Merge the grades of two stages. The GPU's results count, and the first stage fills the gaps."""
     if second is None:
         return first
     checks = {check.name: check for check in first.checks}
@@ -68,6 +69,6 @@ def merged(first: Grade, second: Grade | None) -> Grade:
 
 
 def _of_variant(grade: Grade, name: str) -> dict[str, Check]:
-    """The checks of a variant, by what they look at."""
+    """Return the checks of a variant, by what they check."""
     found = (check for check in grade.checks if check.name.rpartition(": ")[0] == name)
     return {check.name.rpartition(": ")[2]: check for check in found}

@@ -1,4 +1,4 @@
-"""A variant under test: its plans, compiled kernels and results, each from a confined process of its own."""
+"""A variant under test: its plans, compiled kernels and results, each from a separate confined process."""
 
 from __future__ import annotations
 
@@ -30,36 +30,38 @@ from mini_dnn.running.parts import cut, empty_outputs, entries, largest_part
 from mini_dnn.variant import Planned
 
 LIMIT_BYTES, PLAN_BYTES, REPORT_BYTES = 64 << 10, 4 << 20, 16 << 20
-HOST_BYTES = 128 << 20  # arrays that a NumPy function gets at a time: it may need ten times as much beside
+# Of arrays passed to a NumPy function at a time; it may need ten times as much for itself
+HOST_BYTES = 128 << 20
 
 
 @dataclass(frozen=True)
 class DeviceInfo:
-    """Where variants are run: what the executor says of its device, and how it may be used."""
+    """Where variants run: what the executor reports about its device, and how the device may be used."""
 
     name: str  # "cuda" or "emulator"
     description: str
     arch: int
     has_clock: bool
     max_shared_bytes: int
-    reaches_host: bool  # kernels can address all memory of the executor
-    turn: Callable[[], AbstractContextManager[Any]] = field(default=nullcontext)  # of jobs that share a GPU
+    reaches_host: bool  # whether kernels can address all memory of the executor
+    turn: Callable[[], AbstractContextManager[Any]] = field(default=nullcontext)  # for jobs that share a GPU
 
 
 def look(server: ForkServer, device: str) -> DeviceInfo:
-    """Open a device in a process of its own, and say what it is.
+    """Open a device in a separate process and describe it.
 
     Raises
     ------
     DeviceError
-        It cannot be opened.
+        The device cannot be opened.
     """
     limits, arguments = Limits(), {"source": "", "device": device, "cache": str(cache_dir())}
     try:
         with Confined(server, "executor", arguments, Policy(trusted=True), limits) as process:
             facts = json.loads(process.ask({"device": True}))
     except (Answered, Ended) as error:
-        why = str(error).partition("DeviceError: ")[2] or error  # without how its process ended
+        # Without the part about how its process ended
+        why = str(error).partition("DeviceError: ")[2] or error
         raise DeviceError(f"the device '{device}' cannot be opened: {why}") from error
     description, _, arch, has_clock, shared, reaches_host = facts
     name = "cuda" if has_clock else "emulator"
@@ -67,14 +69,14 @@ def look(server: ForkServer, device: str) -> DeviceInfo:
 
 
 class Subject:
-    """One variant of a submission, copied to a folder of its own.
+    """One variant of a submission, copied to a separate folder.
 
     Parameters
     ----------
     source
-        The copy's folder.
+        The folder of the copy.
     private
-        Private to the submission: its compiled kernels.
+        The private folder of the submission, for its compiled kernels.
     """
 
     def __init__(
@@ -91,17 +93,17 @@ class Subject:
             raise VariantError("variant.py has a plan, but there is no kernel.cu in the same folder")
 
     def limit_for(self, problem: Any) -> str:
-        """Why the variant refuses a problem, in its author's words; empty if it takes the problem."""
+        """Return the author's reason why the variant refuses a problem, or an empty string."""
         text = self._process("planner").ask(self._about("limit", problem), most=LIMIT_BYTES)
         return bytes(text).decode(errors="replace")
 
     def planned(self, problem: Any) -> Planned:
-        """The plan for a problem, asked for once.
+        """Return the plan for a problem. It is requested only once.
 
         Raises
         ------
         Answered, VariantError
-            The variant does not take the problem, or what it answers is no plan.
+            The variant does not accept the problem, or its answer is not a plan.
         """
         if problem not in self._plans:
             message = self._about("plan", problem) | {"max_shared_bytes": self._device.max_shared_bytes}
@@ -115,7 +117,7 @@ class Subject:
         Raises
         ------
         Answered
-            With the compiler's messages.
+            The compilation failed. The message has the compiler's output.
         """
         key = (checked, *sorted(planned.defines.items()))
         if key not in self._compiled:
@@ -124,7 +126,7 @@ class Subject:
             self._compiled.add(key)
 
     def solve(self, problem: Any, arrays: Arrays) -> dict[str, np.ndarray]:
-        """The variant's outputs: what its process answered, whatever that is."""
+        """Return the variant's outputs exactly as its process returned them."""
         outputs = empty_outputs(problem)
         for first, last in self._parts(problem):
             given = entries(problem, arrays, first, last)
@@ -134,7 +136,7 @@ class Subject:
         return outputs
 
     def verdict(self, problems: Sequence[Any], seed: int) -> dict[str, Any]:
-        """What the checked emulator finds, as `mini_dnn.checking.results.Report.as_dict` has it."""
+        """Return the findings of the checked emulator as by `mini_dnn.checking.results.Report.as_dict`."""
         planned = [self.planned(problem) for problem in problems]
         for one in planned:
             self.compile(one, checked=True)
@@ -148,7 +150,7 @@ class Subject:
         return dict(report)
 
     def measure(self, problem: Any, method: Method) -> list[Measured]:
-        """Time a problem on a GPU: one result for each part of a batch that does not fit at once."""
+        """Time a problem on a GPU. There is one result for each part if the batch does not fit at once."""
         found: dict[int, Measured] = {}
         sizes = [last - first for first, last in self._parts(problem)]
         for size in sorted(set(sizes)):
@@ -164,7 +166,7 @@ class Subject:
     def _parts(self, problem: Any) -> list[tuple[int, int]]:
         if self.head.host:
             return cut(problem.batch, max(1, HOST_BYTES // problem.with_batch(1).min_bytes))
-        self._process("executor")  # which tells how much memory is free
+        self._process("executor")  # the executor reports the free memory
         return cut(
             problem.batch, largest_part(lambda n: self.planned(problem.with_batch(n)), problem, self._free)
         )
@@ -188,7 +190,10 @@ class Subject:
         return {request: problem.numbers, "op": self.head.op}
 
     def _execute(self, message: dict[str, Any], *arrays: np.ndarray, most: int = REPORT_BYTES) -> bytes:
-        """Ask the executor; after a failure the next request gets a new one, as a GPU's context is lost."""
+        """Ask the executor.
+
+        After a failure, the next request starts a new one, because a GPU's context is lost.
+        """
         with self._device.turn():
             try:
                 return self._process("executor").ask(self._with_head(message), *arrays, most=most)
@@ -204,12 +209,13 @@ class Subject:
         return self._source / "kernel.cu"
 
     def _process(self, role: str) -> Confined:
-        """The process with that role, started when it is first needed."""
+        """Return the process with this role. It is started when first needed."""
         if role in self._processes:
             return self._processes[role]
         kernel, cache = str(self._kernel), self._cache()
-        compiles = role.endswith("compiler")  # and writes; what runs kernels writes nothing
-        gpu = role == "executor" and self._device.has_clock  # our own code alone; kernels are on the GPU
+        compiles = role.endswith("compiler")  # it also writes; processes that run kernels write nothing
+        # Only our own code runs there; the kernels are on the GPU
+        gpu = role == "executor" and self._device.has_clock
         arch = nvcc_arch(self._device.arch) if self._device.has_clock and role == "compiler" else "emulator"
         arguments: dict[str, Any] = {
             "planner": {"folder": str(self._source)},
@@ -231,11 +237,11 @@ class Subject:
         return process
 
     def _cache(self) -> Path:
-        """Where its compiled kernels are."""
+        """The folder of the compiled kernels."""
         return self._private if self._private.is_dir() else new_cache(self._private)
 
     def close(self) -> None:
-        """End its processes; what is asked next starts others."""
+        """End all processes. Later requests start new ones."""
         for process in self._processes.values():
             process.close()
         self._processes.clear()
@@ -250,12 +256,12 @@ class Subject:
 
 
 def new_cache(folder: Path) -> Path:
-    """A cache with nothing in it but the emulator's own libraries, which are the same for all."""
+    """Create a cache that contains only the emulator's own libraries, which all submissions share."""
     target = folder / "emulator"
     target.mkdir(parents=True)
-    with suppress(DeviceError):  # where there is no compiler, there is no emulator either
+    with suppress(DeviceError):  # without a compiler, there is no emulator either
         compiler = find_compiler()
-        for checked in (False, True):  # of this version alone: they count as files of the submission
+        for checked in (False, True):  # only of this version, because they count as files of the submission
             library = runtime_path(compiler, ucontext=False, checked=checked)
             if library.is_file():
                 shutil.copyfile(library, target / library.name)

@@ -1,4 +1,4 @@
-"""Submissions: which variants a folder holds, and a copy of their files that nothing can change any more."""
+"""Submissions: the variants in a folder, and a private copy of their files that cannot change any more."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from mini_dnn.grading.asked import Rubric
 from mini_dnn.grading.confined.process import SubmissionError
 from mini_dnn.variant.folders import HOMES, MINE
 
-MAX_FILES, MAX_BYTES = 200, 8 << 20  # of one variant; folders count as files
-MAX_PATH = 200  # characters of a file's path within it
+MAX_FILES, MAX_BYTES = 200, 8 << 20  # limits for one variant; folders count as files
+MAX_PATH = 200  # characters of a file's path within the variant
 MAX_WRAPPERS = 8  # folders around a submission
-MAX_NAME_BYTES = 120  # of a submission: results are files named after it
+MAX_NAME_BYTES = 120  # of a submission's name, because results are files named after it
 NAMES_OF_FILES = ("variant.py", "kernel.cu")
 NEEDED = ("variant.py",)
 LEFT_OUT = ("__pycache__",)
 ARCHIVES = (".zip", ".gz", ".tgz", ".tar", ".xz", ".7z", ".rar")
-MAX_LISTED = 8  # names that a message shows of what a submission holds
+MAX_LISTED = 8  # the most names of a submission's contents that a message shows
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,12 @@ class Submission:
     folder: Path
 
     def variant(self, name: str, rubric: Rubric) -> Path | None:
-        """Folder of the variant that the rubric calls so; None if the submission has none.
+        """Return the folder of the variant with this name in the rubric, or None if there is none.
 
         Raises
         ------
         SubmissionError
-            There is a symbolic link on the way.
+            There is a symbolic link on the way to it.
         """
         top = self._top(rubric)
         if self.is_folder_of_variant(rubric):
@@ -57,12 +57,12 @@ class Submission:
         return None
 
     def log(self, rubric: Rubric) -> bytes | None:
-        """What the work log holds; None if the rubric asks for none, or the submission has none.
+        """Return the content of the work log, or None if the rubric or the submission has none.
 
         Raises
         ------
         SubmissionError
-            It is a link or no file, cannot be read, or is too large.
+            The log is a link or not a file, cannot be read, or is too large.
         """
         path = self._top(rubric) / rubric.log.file if rubric.log else None
         if path is None or not os.path.lexists(path):
@@ -75,15 +75,15 @@ class Submission:
         return content
 
     def is_folder_of_variant(self, rubric: Rubric) -> bool:
-        """Whether it is one variant's folder."""
+        """Whether the submission is the folder of a single variant."""
         return any((self._top(rubric) / file).exists() for file in NAMES_OF_FILES)
 
     def is_of_several(self, rubric: Rubric) -> bool:
-        """Whether several folders in it hold variants, so that none of them is graded."""
+        """Whether several of its folders hold variants, so that none of them is graded."""
         return len(self._tops(rubric)) > 1
 
     def missing(self, name: str, rubric: Rubric) -> str:
-        """What to tell the author of a submission without the variant of that name."""
+        """Explain to the author that the submission lacks the variant with this name."""
         tops = self._tops(rubric)
         if self.is_of_several(rubric):
             several = " and ".join(sorted(str(top.relative_to(self.folder)) for top in tops[:MAX_LISTED]))
@@ -100,12 +100,12 @@ class Submission:
         )
 
     def _top(self, rubric: Rubric) -> Path:
-        """Where the files are: archives often wrap them in more folders, and leave others beside these."""
+        """The folder with the files. Archives often add enclosing folders, and other folders next to them."""
         tops = self._tops(rubric)
         return tops[0] if len(tops) == 1 else self.folder
 
     def _tops(self, rubric: Rubric) -> list[Path]:
-        """The folders that hold variants, of those with the fewest folders around them."""
+        """The folders that hold variants, at the smallest depth at which there are any."""
         asked = (one.name.partition("/")[0] for one in rubric.variants)
         expected = {"layers", "networks", MINE, *HOMES, *asked}
         level = [self.folder]
@@ -128,19 +128,19 @@ def _is_of_variant(path: Path, expected: set[str]) -> bool:
 
 
 def _visible(folder: Path) -> list[Path]:
-    """What a folder holds, sorted, but for what systems and their archives leave there."""
+    """The contents of a folder, sorted, without the files that operating systems and archives add."""
     found = (path for path in folder.iterdir() if not path.name.startswith(".") and path.name != "__MACOSX")
     return sorted(found)
 
 
 def named(folders: Sequence[Path]) -> list[Submission]:
-    """Submissions with names of their own: the folder's, with its parent's where two would share one.
+    """Name submissions after their folders, with the parent folder's name added where names would clash.
 
     Raises
     ------
     UsageError
-        A folder is not there, is given twice, or differs from another only in characters that no name of a
-        result has.
+        A folder does not exist, is given twice, or differs from another only in characters that the name of a
+        result cannot have.
     """
     for folder in folders:
         if not folder.is_dir():
@@ -172,12 +172,12 @@ def named(folders: Sequence[Path]) -> list[Submission]:
 
 
 def check_apart(submissions: Sequence[Submission], out: Path, rubric: Rubric) -> None:
-    """Results must not be graded, nor change what is graded.
+    """Ensure that results are not graded, and that they do not change what is graded.
 
     Raises
     ------
     UsageError
-        The folder of the results is that of a submission, or lies among the files of one variant.
+        The folder of the results is that of a submission, or is among the files of a variant.
     """
     out = out.resolve()
     for one in submissions:
@@ -191,13 +191,13 @@ def check_apart(submissions: Sequence[Submission], out: Path, rubric: Rubric) ->
 
 
 def _repeated(names: Sequence[str]) -> list[str]:
-    """Those that are there more than once."""
+    """Return the names that occur more than once."""
     return [name for name, count in Counter(names).items() if count > 1]
 
 
 def _name(folder: Path, depth: int) -> str:
-    """The last parts of its path, in characters and a length that a name of a result may have."""
-    path = unicodedata.normalize("NFC", "-".join(folder.parts[-depth:]))  # macOS writes an accent apart
+    """The last parts of its path, limited to the characters and the length of a result's name."""
+    path = unicodedata.normalize("NFC", "-".join(folder.parts[-depth:]))  # macOS decomposes accented letters
     name = re.sub(r"[^\w.-]", "_", path)
     if len(name.encode()) <= MAX_NAME_BYTES:
         return name
@@ -206,7 +206,7 @@ def _name(folder: Path, depth: int) -> str:
 
 
 def digest(submission: Submission, rubric: Rubric) -> str:
-    """SHA-256 over all files that are graded: two submissions with one digest get one grade."""
+    """SHA-256 over all graded files. Submissions with equal digests get equal grades."""
     total = hashlib.sha256()
     if rubric.log:
         try:
@@ -218,7 +218,7 @@ def digest(submission: Submission, rubric: Rubric) -> str:
         try:
             folder = submission.variant(variant.name, rubric)
             files = read(folder) if folder else {"": os.fsencode(submission.missing(variant.name, rubric))}
-        except SubmissionError as error:  # what it says is what is graded
+        except SubmissionError as error:  # the error is what is graded
             files = {"": os.fsencode(str(error))}
         for name, content in sorted(files.items()):
             for part in (variant.name.encode(), os.fsencode(name), content):  # names need not be UTF-8
@@ -227,12 +227,12 @@ def digest(submission: Submission, rubric: Rubric) -> str:
 
 
 def read(folder: Path) -> dict[str, bytes]:
-    """The files of a variant by their names in its folder.
+    """Return the files of a variant, by their names in its folder.
 
     Raises
     ------
     SubmissionError
-        A link, something that is no file, a long path, too much, or no ``variant.py``.
+        There is a link, something that is not a file, a long path, too much data, or no ``variant.py``.
     """
     files: dict[str, bytes] = {}
     size = count = 0
@@ -276,7 +276,7 @@ def _content(path: Path, name: str) -> bytes:
 
 
 def write(files: dict[str, bytes], folder: Path) -> None:
-    """A private copy that processes of the submission may read."""
+    """Write a private copy that processes of the submission may read."""
     for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
-"""Who runs beside whom: hidden tests run while no process of another submission does.
+"""Schedule hidden tests, which run only while no process of another submission runs.
 
-Processes on one machine can always tell each other a little, by how busy processors and memory are. So what
-has seen a hidden test runs alone, and what could hear it ended before.
+Processes on one machine can always exchange some information through the load on processors and memory.
+Therefore, processes that have seen a hidden test run alone, and processes that could listen end before that.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from pathlib import Path
 
 
 class Turn:
-    """One variant's: first beside others, then alone."""
+    """The turn of one variant: first together with others, then alone."""
 
     def __init__(self, file: int) -> None:
         self._file = file
 
     def alone(self) -> None:
-        """Wait until no other turn is under way; from now on none begins."""
+        """Wait until no other turn is in progress. From then on, none begins."""
         fcntl.flock(self._file, fcntl.LOCK_UN)
         fcntl.flock(self._file, fcntl.LOCK_EX)
 
 
 @contextmanager
 def alone_with(path: Path) -> Iterator[None]:
-    """Wait until no other thread or process of this machine is within; the file is that of all of them."""
+    """Wait until no other thread or process of this machine is inside. All of them share the file."""
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -38,7 +38,7 @@ def alone_with(path: Path) -> Iterator[None]:
 
 @contextmanager
 def turn(path: Path) -> Iterator[Turn]:
-    """A turn beside others, as soon as nobody is alone; the file is that of all of them."""
+    """Begin a turn together with others, as soon as nobody is alone. All of them share the file."""
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_SH)

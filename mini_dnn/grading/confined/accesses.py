@@ -1,9 +1,9 @@
-"""Whether each access of a compiled kernel's memory is told to checked mode, decided on the machine code.
+"""Decide from the machine code whether checked mode is told of each memory access of a compiled kernel.
 
-The compiler puts the call of a hook before each load and store that another thread could notice. `State`
-follows registers through a function, so an access at an address of which no hook was told is found, whatever
-in the source has caused it. What needs no hook: the stack, constants of the library, and the runtime's words
-such as ``threadIdx``, which may only be read.
+The compiler inserts the call of a hook before each load and store that another thread could notice. `State`
+tracks registers through a function. This finds any access to an address of which no hook was told, whatever
+the source code looks like. Some accesses need no hook: those to the stack, to constants of the library, and
+to words of the runtime such as ``threadIdx``, which are read-only.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from mini_dnn.grading.confined.followed import Call, Followed, Unseen
 from mini_dnn.grading.confined.states import REGISTERS, State, merged
 from mini_dnn.grading.confined.values import MASK, Value, number, unknown
 
-NEAR = 24  # instructions between a load and the call that it is for
-VISITS = 40  # of each place where ways meet
+NEAR = 24  # the most instructions between a load and the call of its hook
+VISITS = 40  # for each place where paths join
 WORD_KINDS = (["segment", "word"], ["thread", "word"])
-WORD_BYTES = 16  # at most, of each of these
+WORD_BYTES = 16  # the largest size of each of these
 NO_ACCESS = ("lea", "nop", "prefetch", "endbr", "ud2")
 READS_ONLY = (
     "cmp",
@@ -55,14 +55,16 @@ READS_ONLY = (
 UNSET = (
     "$0x7fa5a5a5",
     "$0x7da5",
-)  # by which tiles say that nobody has set them; it makes nobody's figures right
+)  # tiles mark unset values with it; it does not make anybody's figures right
 ENDS = ("ret", "retq", "ud2", "hlt")
 RETURN_BYTES = 8
-FRAME = TOP.plus(number(-8))  # what rbp holds in a function that calls others: stack.cpp follows these
-# Bytes of a function's frame, with what it saves; of one in which no hook looks at the depth of the stack,
+FRAME = TOP.plus(number(-8))  # what rbp holds in a function that calls others; stack.cpp follows these frames
+# The most bytes of a function's frame, including saved registers. If no hook in the function checks the
+# depth of the stack, the limit is smaller than MARGIN in stack.cpp.
 # less than MARGIN of stack.cpp.
 MOST_FRAME, MOST_UNSEEN_FRAME = MAX_FRAME_BYTES + 1024, 4096
-# Of what was kept over a call of a function of the kernel file, where the runtime does not keep it.
+# The most bytes that may be kept over a call of a function of the kernel file, if the runtime does not keep
+# them.
 KEPT = ("left by", "slot", "joint")
 NEVER_RETURN = (
     "__stack_chk_fail@plt",
@@ -78,7 +80,7 @@ MAY_END = (*NEVER_RETURN, "__cxa_", "_ZN8emulator", "__ubsan_")  # some of these
 
 
 def follow(function: Function, image: Image) -> Followed:
-    """Follow a function from its beginning to its ends."""
+    """Follow a function from its beginning to all of its ends."""
     return _Follower(function, image).found()
 
 
@@ -94,7 +96,7 @@ class _Follower:
         self._found = Followed()
 
     def found(self) -> Followed:
-        """Follow all ways through the function until nothing new is known, then look at each access."""
+        """Follow all paths through the function until nothing new is learned, then judge each access."""
         code = self._function.code
         if not code:
             return self._found
@@ -122,7 +124,7 @@ class _Follower:
                 found = Unseen(self._function.name, one.at, one.text, self._is_kept(one, state))
                 places.setdefault(one.at, found)
 
-        for _ in range(2):  # what is read of a result may be written further on
+        for _ in range(2):  # a value that is read from a result may be written further on
             places.clear()
             for block, state in known.items():
                 self._run(block, state.copy(), look)
@@ -134,7 +136,10 @@ class _Follower:
     def _run(
         self, block: int, state: State, look: Callable[[Instruction, State], None]
     ) -> list[tuple[int, State]]:
-        """Follow the code from a place where ways meet to the next ones: those, and what is known there."""
+        """Follow the code from one place where paths join to the next ones.
+
+        Return these, with the known state.
+        """
         code, i = self._function.code, self._code[block]
         out: list[tuple[int, State]] = []
         while True:
@@ -152,7 +157,7 @@ class _Follower:
                 return [*out, (code[i].at, state)]
 
     def _note_kept(self, one: Instruction, state: State) -> None:
-        """What the runtime has to protect while other code runs, and whether it finds its registers again."""
+        """Note what the runtime must protect while other code runs, and whether registers are restored."""
         leaves = one.name.startswith("ret") or (
             one.name.startswith("jmp") and one.target not in self._code and bool(one.target_name)
         )
@@ -164,7 +169,7 @@ class _Follower:
 
     def _allowed(self, one: Instruction, state: State) -> bool:
         if one is self._last and not self._ends(one):
-            return False  # whatever function lies behind it would be next
+            return False  # the function behind it, whichever it is, would run next
         if one.name.startswith("ret"):
             return state.registers["rsp"] is TOP
         if not self._is_in_its_frame(one, state):
@@ -181,7 +186,7 @@ class _Follower:
         return True
 
     def _is_in_its_frame(self, one: Instruction, state: State) -> bool:
-        """Whether the stack ends where the compiler has put it, and its frames can be followed."""
+        """Whether the stack pointer is where the compiler has put it, so that frames can be followed."""
         top = state.registers["rsp"]
         most = MOST_FRAME if self._instrumented else MOST_UNSEEN_FRAME
         if len(top.terms) != 1 or not top.on_stack or -top.constant & MASK > most:
@@ -192,7 +197,7 @@ class _Follower:
         return not leaves or top is TOP
 
     def _goes_to_a_function(self, one: Instruction, state: State) -> bool:
-        """Whether a jump stays here or goes to where a function begins: `THUNK` looks where pointers lead."""
+        """Whether a jump stays in the function or leads to the beginning of one. `THUNK` checks pointers."""
         if one.target is None or one.target in self._code:
             return one.target is not None
         if not one.target_name.startswith(THUNK):
@@ -200,12 +205,12 @@ class _Follower:
         return one.target in self._image.functions
 
     def _place(self, one: Instruction, i: int, operand: Memory, state: State) -> bool:
-        """Whether an access of that operand is of something that needs no hook, or was told to one."""
+        """Whether an access of this operand needs no hook, or a hook was told of it."""
         place = state.address(operand)
         writes = i == len(one.operands) - 1 and not one.name.startswith(READS_ONLY)
         if writes and _is_return_address(place):
             return False
-        if operand.index.startswith(("x", "y", "z")) or operand.base == "?":  # gathers, and what is not known
+        if operand.index.startswith(("x", "y", "z")) or operand.base == "?":  # gathers, and unknown operands
             return False
         if place.on_stack:
             if writes and _is_above(place):
@@ -220,7 +225,7 @@ class _Follower:
         if writes and self._is_of_result(one, place, count):
             return True
         if self._instrumented and state.fresh and not one.repeated and not self._is_kept(one, state):
-            state.fresh -= 1  # the address may be worked out in another way than the hook's
+            state.fresh -= 1  # the access may compute the address in a different way than the hook
             return True
         if (
             writes
@@ -229,13 +234,14 @@ class _Follower:
             and one.name.startswith("vmov")
             and _is_from_slot(place)
         ):
-            return True  # g++ fills local arrays by the widest vectors, and keeps their address on the stack
+            # g++ fills local arrays with the widest vectors, and keeps their address on the stack
+            return True
         if writes:
             return False
         if not place.terms:
             return self._image.is_constant(place.constant)
         if place.terms == FS.terms:
-            return place.constant in (0, 0x28)  # the thread's own address, the stack's guard
+            return place.constant in (0, 0x28)  # the thread's own address, and the stack's guard
         kinds = [u.kind for u, _ in place.terms]
         if "word" in kinds:
             return (
@@ -248,7 +254,10 @@ class _Follower:
         return self._found.returned > 0 and self._is_of_result(one, place, count)
 
     def _is_of_result(self, one: Instruction, place: Value, count: int) -> bool:
-        """Whether it is in a structure that the function returns: callers are looked at for its size."""
+        """Whether the access is to a structure that the function returns.
+
+        Whether its callers provide enough room is checked separately.
+        """
         end = place.constant + max(count, stored_bytes(one))
         if place.terms != PLACE.terms or end > MOST_FRAME:
             return False
@@ -256,7 +265,7 @@ class _Follower:
         return True
 
     def _is_kept(self, one: Instruction, state: State) -> bool:
-        """Whether it writes where it may have been told to before it called a function of the kernel file."""
+        """Whether a store uses an address of which a hook was told before a call of the kernel's code."""
         target = one.operands[-1] if one.operands else ""
         if (
             not self._calls
@@ -267,13 +276,16 @@ class _Follower:
         return [u.kind in KEPT for u, times in state.address(target).terms if times == 1] == [True]
 
     def _ends(self, one: Instruction) -> bool:
-        """Whether nothing comes behind that instruction."""
+        """Whether no instruction follows this one."""
         if one.name.startswith("call"):
             return one.target_name.startswith(MAY_END)
         return one.name in ENDS or one.name.startswith("jmp")
 
     def _is_passed(self, one: Instruction) -> bool:
-        """Whether it loads a part of a structure that the next call passes: g++ has no hook for these."""
+        """Whether it loads part of a structure that the next call passes.
+
+        g++ inserts no hook for such loads.
+        """
         code, i = self._function.code, self._code[one.at]
         if not one.name.startswith(("mov", "vmov")) or isinstance(one.operands[-1], Memory):
             return False
@@ -287,10 +299,10 @@ def _is_return_address(place: Value) -> bool:
 
 
 def _is_above(place: Value) -> bool:
-    """Whether it is in the caller's part of the stack, as arguments are that no register holds."""
+    """Whether it is in the caller's part of the stack, where arguments without a register are."""
     return TOP.terms[0] in place.terms and RETURN_BYTES <= place.constant <= MASK >> 1
 
 
 def _is_from_slot(place: Value) -> bool:
-    """Whether it was kept on the stack, where it is not known any more."""
+    """Whether its value was kept in a stack slot whose content is no longer known."""
     return len(place.terms) == 1 and place.terms[0][0].kind == "slot" and place.terms[0][1] == 1

@@ -1,8 +1,9 @@
-"""Whether a kernel uses of the emulator only what is CUDA's: its functions, not those behind them.
+"""Check that a kernel calls only CUDA's functions in the emulator, and none of the emulator's own.
 
-The runtime believes what the emulator's headers tell it. C++ finds functions of a namespace without its
-name if an argument has to do with it, so it is the debugging information that tells who calls: each call of
-the runtime has to be in a header, and what the kernel file calls there must not be the emulator's own.
+The runtime trusts what the emulator's headers tell it. In C++, a function of a namespace is found without
+the name of the namespace if an argument has a type from it. Therefore, the callers are taken from the
+debugging information: each call of the runtime must be in a header, and the function of the header that the
+kernel file calls must not be the emulator's own.
 """
 
 from __future__ import annotations
@@ -19,19 +20,20 @@ from mini_dnn.device.sources import INCLUDE as PROJECT_INCLUDE
 from mini_dnn.errors import CompileError
 from mini_dnn.grading.confined.disassembly import Function
 
-CALLED = re.compile(r"_ZN8emulator(?!5printE|4failE|14fail_assertionE)")  # what macros call is left out
+# Functions that macros call are left out
+CALLED = re.compile(r"_ZN8emulator(?!5printE|4failE|14fail_assertionE)")
 OWN = re.compile(r"_ZN8emulator(?P<bytes>\d+)(?P<rest>\w+)")
 HEADERS = tuple(f"{folder}{os.sep}" for folder in (INCLUDE, PROJECT_INCLUDE))
-Frames = Sequence[tuple[str, str]]  # functions and files, from the inside
+Frames = Sequence[tuple[str, str]]  # functions and files, innermost first
 
 
 def check_callers(library: Path, functions: Sequence[Function]) -> None:
-    """Refuse a kernel file that calls the emulator's own functions.
+    """Raise an error if the kernel file calls the emulator's own functions.
 
     Raises
     ------
     CompileError
-        Names the function.
+        A call of such a function. The message names the function.
     """
     calls = {one.at: one for f in functions for one in f.code if CALLED.match(one.target_name)}
     for at, frames in zip(calls, _frames(library, list(calls)), strict=True):
@@ -43,22 +45,22 @@ def check_callers(library: Path, functions: Sequence[Function]) -> None:
 
 
 def _called(frames: Frames, target: str) -> str:
-    """The emulator's own function that the kernel file calls there; empty: it calls one of CUDA's."""
+    """Return the emulator's own function that the kernel file calls here, or an empty string."""
     for function, file in frames:
         if not os.path.normpath(file).startswith(HEADERS):
             return target if _is_own(target) else ""
         target = function
-    return ""  # in a header's function that the runtime calls
+    return ""  # in a function of a header that the runtime calls
 
 
 def _is_own(name: str) -> bool:
-    """Whether a function is the namespace's, and of none in it such as wmma."""
+    """Whether a function belongs to the emulator's namespace itself, not to one such as wmma in it."""
     match = OWN.match(name)
     return match is not None and match["rest"][int(match["bytes"])] in "EI"
 
 
 def _frames(library: Path, addresses: Sequence[int]) -> list[Frames]:
-    """Functions that were compiled into each other, at each address."""
+    """Return the functions that were inlined at each address."""
     if not addresses:
         return []
     tool = shutil.which("addr2line")

@@ -1,7 +1,7 @@
 """Machine code of x86-64 as data: the functions of a compiled library, instruction by instruction.
 
-Read from what ``objdump -d`` prints in AT&T syntax; what it does not know comes out as ``(bad)``, which
-nobody allows.
+The source is the output of ``objdump -d`` in AT&T syntax. Instructions unknown to objdump appear as
+``(bad)``, which is never allowed.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ OPERANDS = re.compile(r"(?:\([^)]*\)|\{[^}]*\}|[^,(){}])+")
 
 @dataclass(frozen=True)
 class Memory:
-    """An operand in memory: base + scale * index + offset, with ``rip`` worked out."""
+    """An operand in memory: base + scale * index + offset. Addresses relative to ``rip`` are resolved."""
 
     base: str
     index: str
     scale: int
     offset: int
     segment: str
-    name: str  # what objdump calls the place, of those that lie at a known address
+    name: str  # objdump's name of the place, if it is at a known address
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,13 @@ class Instruction:
     operands: tuple[str | Memory, ...]
     target: int | None = None  # of a jump or a call
     target_name: str = ""
-    repeated: str = ""  # its prefix: rep, lock ...
+    repeated: str = ""  # the prefix: rep, lock ...
     text: str = ""
 
 
 @dataclass
 class Function:
-    """What lies behind one symbol."""
+    """The code of one symbol."""
 
     name: str
     section: str
@@ -62,12 +62,12 @@ class Function:
 
 
 def disassemble(objdump: str, library: Path) -> list[Function]:
-    """The functions of a library, in the order of their addresses.
+    """Return the functions of a library, in the order of their addresses.
 
     Raises
     ------
     CompileError
-        It cannot be read.
+        The library cannot be read.
     """
     words = [objdump, "-d", "-w", "--no-show-raw-insn", "-M", "suffix", str(library)]
     done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)
@@ -102,7 +102,7 @@ def _instruction(at: int, text: str) -> Instruction:
 
 
 def _operand(text: str, comment: re.Match[str] | None) -> str | Memory:
-    """A register or an immediate as text, or a place in memory."""
+    """Parse an operand: a register or an immediate as text, or a place in memory."""
     if text.startswith(("$", "*%", "{")) or (text.startswith("%") and ":" not in text):
         return text.split("{")[0] or text
     match = MEMORY.fullmatch(text.split("{")[0].lstrip("*"))

@@ -26,36 +26,38 @@ CALLER_SAVED = ("rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11")
 CALLEE_SAVED = ("rbx", "r12", "r13", "r14", "r15")
 SIZES = {"b": 1, "w": 2, "l": 4, "q": 8}
 VECTORS = {"%xmm": 16, "%ymm": 32, "%zmm": 64}
-RANGE = 1 << 62  # bytes, of a hook that is told a number of them
-MOST_REPEATED = 1 << 16  # bytes of one instruction: the compiler calls a function for more
+RANGE = 1 << 62  # bytes: the limit for a hook that takes a number of bytes
+MOST_REPEATED = 1 << 16  # bytes of one instruction; for more, the compiler calls a function
 WORDS = ("threadIdx", "blockIdx", "blockDim", "gridDim", "_ZN8emulator13linear_threadE")
 FS = unknown("segment", "fs")
-THUNK = "__x86_indirect_thunk_"  # by way of which functions are called by pointers
+THUNK = "__x86_indirect_thunk_"  # calls through pointers go through a function of this name
 PLACE = unknown("start", "rdi")
-TOP = unknown(STACK, "start")  # of the stack as a function begins: the address to which it returns lies there
+TOP = unknown(STACK, "start")  # the stack at the beginning of a function; the return address is there
 SAVED = tuple(unknown("start", name) for name in CALLEE_SAVED)
-# From where places on the stack are counted: bytes from where the stack begins, and what that is aligned to.
+# The origins of places on the stack: a place is a number of bytes from the beginning of the stack, or from
+# that address after alignment.
 ORIGINS: dict[Unknown, tuple[int, int]] = {TOP.terms[0][0]: (0, 1)}
 
 
 @dataclass(frozen=True)
 class Image:
-    """What is known of the library beside its code: where its constants lie, where functions begin."""
+    """Facts about the library other than its code: where its constants are, and where functions begin."""
 
-    constants: Sequence[tuple[int, int]]  # from, to
-    functions: frozenset[int]  # where they begin
-    taken: frozenset[int] = frozenset()  # those that a pointer may lead to
-    careless: frozenset[int] = frozenset()  # those that may leave other values than they have found
-    above: Mapping[int, int] = field(default_factory=dict)  # bytes of their callers' that functions write
+    constants: Sequence[tuple[int, int]]  # ranges of addresses: from, to
+    functions: frozenset[int]  # addresses at which functions begin
+    taken: frozenset[int] = frozenset()  # functions that a pointer may lead to
+    careless: frozenset[int] = frozenset()  # functions that may not restore the values that they found
+    # Bytes of the caller's stack that each function writes
+    above: Mapping[int, int] = field(default_factory=dict)
 
     def called(self, one: Instruction) -> frozenset[int]:
-        """Functions that an instruction may call, or go on to."""
+        """Return the functions that an instruction may call or jump to."""
         if one.target is None:
             return frozenset()
         return self.taken if one.target_name.startswith(THUNK) else frozenset([one.target])
 
     def is_kept_by(self, one: Instruction, state: State) -> bool:
-        """Whether a function of the kernel file leaves saved registers and kept slots as they are."""
+        """Whether the called function of the kernel file leaves saved registers and kept slots unchanged."""
         called, top = self.called(one), state.registers["rsp"]
         most = max((self.above.get(at, 0) for at in called), default=0)
         first, origin = signed(top.constant), top.terms[0][0]
@@ -66,17 +68,17 @@ class Image:
         return not any(first < at + WORD and at < first + most for at in kept)
 
     def is_constant(self, place: int) -> bool:
-        """Whether nobody can write there."""
+        """Whether nobody can write to a place."""
         return any(first <= place < last for first, last in self.constants)
 
 
 def signed(constant: int) -> int:
-    """A constant of a value as a distance."""
+    """A constant as a signed distance."""
     return constant - (MASK + 1) if constant >> 63 else constant
 
 
 def hook_bytes(name: str) -> int | None:
-    """How many bytes the hook of that name looks at; None: it is none."""
+    """Return the number of bytes that the hook of this name checks, or None if it is not a hook."""
     name = name.removesuffix("@plt")
     if name in ("__tsan_read_range", "__tsan_write_range"):
         return RANGE
@@ -92,7 +94,7 @@ def hook_bytes(name: str) -> int | None:
 
 
 def apply(one: Instruction, state: State, image: Image) -> None:
-    """What is known after an instruction."""
+    """Update the state with the effect of an instruction."""
     name, operands = one.name, one.operands
     if name.startswith("call"):
         return _call(one, state, image)
@@ -120,7 +122,7 @@ def apply(one: Instruction, state: State, image: Image) -> None:
 
 
 def _value(one: Instruction, state: State, image: Image) -> Value | None:
-    """What an instruction works out, where addresses are made so; else None."""
+    """Return the value that an instruction computes if addresses are computed like this, or None."""
     name, operands = one.name, one.operands
     known = [_operand(o, state, one, image) for o in operands]
     match name, known:
@@ -145,7 +147,7 @@ def _value(one: Instruction, state: State, image: Image) -> Value | None:
             return number(0).plus(value, 1 << count.constant)
         case (("shlq" | "salq"), [value]):
             return value.plus(value)
-        case ("andq", [mask, place]) if place.on_stack and not mask.terms:  # the stack is aligned
+        case ("andq", [mask, place]) if place.on_stack and not mask.terms:  # aligns the stack
             return _aligned(place, signed(mask.constant))
         case (("andl" | "andq"), [mask, value]) if mask is number(1):
             return noted_bit(_made(name, [mask, value]))
@@ -167,7 +169,7 @@ def _value(one: Instruction, state: State, image: Image) -> Value | None:
 
 
 def _aligned(place: Value, mask: int) -> Value:
-    """A place on the stack, rounded down to a multiple."""
+    """Round a place on the stack down to a multiple."""
     value = unknown(STACK, place, mask)
     if place.terms == TOP.terms:
         ORIGINS[value.terms[0][0]] = signed(place.constant), -mask
@@ -179,13 +181,13 @@ def _made(name: str, values: Sequence[Value]) -> Value:
 
 
 def repeated_bytes(one: Instruction, state: State) -> int:
-    """How many bytes an instruction uses that is repeated as often as rcx says."""
+    """Return how many bytes a repeated instruction accesses, as given by rcx."""
     count = state.registers["rcx"]
     return RANGE if count.terms else min(count.constant * SIZES.get(one.name[-1], 1), RANGE)
 
 
 def stored_bytes(one: Instruction) -> int:
-    """How many bytes an instruction writes, or more where that is not known."""
+    """Return how many bytes an instruction writes. The result may be too large, but not too small."""
     if one.name.startswith("set"):
         return 1
     if one.name in ("movd", "vmovd", "vpextrd") or one.name.endswith(("ss", "sd")):  # one number of a vector
@@ -194,13 +196,13 @@ def stored_bytes(one: Instruction) -> int:
 
 
 def _vector_bytes(operands: Sequence[str | Memory]) -> int:
-    """Of the widest vector that an instruction names; where it names none, of the widest that there is."""
+    """Return the size of the widest vector that an instruction names, or else the largest size."""
     known = [VECTORS[o[:4]] for o in operands if isinstance(o, str) and o[:4] in VECTORS]
     return max(known, default=64)
 
 
 def _is_whole(operands: Sequence[str | Memory]) -> bool:
-    """Whether all registers of a move are those that are followed."""
+    """Whether all registers of a move are among those that are tracked."""
     return all(isinstance(o, Memory) or not o.startswith("%") or o[1:] in NAMES for o in operands)
 
 
@@ -225,7 +227,7 @@ def _operand(operand: str | Memory, state: State, one: Instruction, image: Image
 
 
 def calls_kernel_code(one: Instruction) -> bool:
-    """Whether a function of the kernel file may run, which may have a pointer to variables of this one."""
+    """Whether a function of the kernel file may run. It may have a pointer to variables of this function."""
     elsewhere = one.target_name.endswith("@plt") or one.target_name.startswith(
         ("_ZN8emulator", "_ZZN8emulator")
     )
@@ -233,7 +235,7 @@ def calls_kernel_code(one: Instruction) -> bool:
 
 
 def kept_slots(state: State) -> dict[tuple[Unknown, int], tuple[Value, int]]:
-    """What the runtime lets nobody write to, of the stack: saved registers, and the place of a result."""
+    """Return the stack slots that the runtime protects: saved registers, and the place of a result."""
     return {
         at: (value, size)
         for at, (value, size) in state.slots.items()
@@ -255,7 +257,7 @@ def _call(one: Instruction, state: State, image: Image) -> None:
         state.fresh = 0
     array = state.registers["rdi"]
     left: tuple[str, ...] = CALLER_SAVED
-    if calls_kernel_code(one):  # it may have a pointer to a variable of this one, and write beside that
+    if calls_kernel_code(one):  # it may have a pointer to a variable of this function, and write past it
         keeps = image.is_kept_by(one, state)
         state.slots = kept_slots(state) if keeps else {}
         left += () if keeps else CALLEE_SAVED
@@ -266,7 +268,7 @@ def _call(one: Instruction, state: State, image: Image) -> None:
 
 
 def _repeat(one: Instruction, state: State) -> None:
-    """What a block that was cleared or copied leaves in registers: its end, if its size is known."""
+    """Update the registers after clearing or copying a block: they hold its end if its size is known."""
     whole = repeated_bytes(one, state)
     if whole <= MOST_REPEATED:
         state.store(state.registers["rdi"], unknown("stored", one.at), whole)

@@ -1,13 +1,16 @@
-"""The process that confined processes are forked from: warm, so that each starts in milliseconds.
+"""The process from which confined processes are forked, so that each starts within milliseconds.
 
-It has imported NumPy and mini_dnn, and nothing else happens in it: it never sees a rubric, a reference or a
-submission, so its children inherit none. It takes messages of JSON over a socket, one a datagram:
+It has imported NumPy and mini_dnn, and nothing else happens in it. It never sees a rubric, a reference or a
+submission, so its children inherit none of these. It receives JSON messages over a socket, one per datagram:
 
-- ``{"start": role, "policy": ..., "arguments": ...}`` with three file descriptors (requests, replies, what is
-  printed); it answers ``{"pid": ...}``;
-- ``{"end": pid}``: it kills that child's process group and answers ``{"status": ...}`` of ``os.waitpid``.
+- ``{"start": role, "policy": ..., "arguments": ...}`` with three file descriptors (requests, replies,
+  output); the answer is ``{"pid": ...}``;
+- ``{"end": pid}``: it kills the process group of this child and answers ``{"status": ...}``, the status of
+  ``os.waitpid``.
 
-A child leads a process group that its seccomp filter does not let it leave, so killing the group leaves none.
+Each child leads a process group. Its seccomp filter does not let it leave the group, so killing the group
+ends
+all processes that the child started.
 """
 
 from __future__ import annotations
@@ -37,20 +40,20 @@ START = (
     "forkserver.main(int(sys.argv[1]), sys.argv[2] == 'apart')"
 )
 MESSAGE_BYTES = 1 << 20
-ANSWER_SECONDS = 600.0  # far above what the start of Python and NumPy takes on a busy machine
+ANSWER_SECONDS = 600.0  # far above the time that Python and NumPy need to start on a busy machine
 CUDA_PLACES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "CUDA_VISIBLE_DEVICES")
 ENVIRONMENT = ("PATH", "CXX", "TZ", *CUDA_PLACES, *sandbox.SEARCHED)
 
 
 class ForkServer:
-    """Starts confined processes; use it from the thread that made it.
+    """Starts confined processes. Use it only in the thread that created it.
 
     Parameters
     ----------
     folder
-        Private to it: home and temporary files.
+        A private folder for its home and temporary files.
     apart
-        In namespaces, where the system lets users make them.
+        Whether to run in namespaces, if the system lets users create them.
     """
 
     def __init__(self, folder: Path, apart: bool = True) -> None:
@@ -58,21 +61,21 @@ class ForkServer:
         self._ours: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._apart = apart
-        self.apart = False  # whether it is in namespaces, once it has started
-        self.hides_files = False  # whether no other files exist for its children
+        self.apart = False  # whether it runs in namespaces, known once it has started
+        self.hides_files = False  # whether its children see no other files
         self._closed = False
 
     def start(self, role: str, policy: sandbox.Policy, arguments: dict[str, Any], files: list[int]) -> int:
-        """Start a child with that role; returns its number, for `end`."""
+        """Start a child with this role and return its process id, for `end`."""
         message = {"start": role, "policy": policy.as_dict(), "arguments": arguments}
         return int(self._ask(message, files)["pid"])
 
     def end(self, pid: int) -> int:
-        """Kill what is left of a child; its status as ``os.waitpid`` gives it."""
+        """Kill what is left of a child and return its status as from ``os.waitpid``."""
         return int(self._ask({"end": pid}, [])["status"])
 
     def close(self) -> None:
-        """End the process, and with it all its children, for good; from any thread."""
+        """End the process and all of its children for good. Any thread may call this."""
         self._closed = True
         self._drop()
 
@@ -99,7 +102,7 @@ class ForkServer:
                 found: dict[str, Any] = json.loads(answer)
                 return found
             self._drop()
-            if "end" in message:  # it died with the fork server
+            if "end" in message:  # the child died with the fork server
                 return {"status": signal.SIGKILL}
             self._apart = False  # the second try is without namespaces
         raise MiniDnnError(
@@ -110,7 +113,7 @@ class ForkServer:
     def _open(self) -> socket.socket:
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._ours.settimeout(ANSWER_SECONDS)
-        # -B: an import that writes byte code would count as a file that the submission writes
+        # -B: byte code written by an import would count as a file that the submission writes
         words = [
             "-I",
             "-B",
@@ -119,11 +122,11 @@ class ForkServer:
             str(theirs.fileno()),
             "apart" if self._apart else "beside",
             str(ROOT),
-            *sandbox.search_path(),  # -I drops what is on PYTHONPATH, and PyCUDA may be there
+            *sandbox.search_path(),  # -I drops the folders of PYTHONPATH, and PyCUDA may be in one of them
         ]
         kept = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
         private = {"HOME": str(self.folder), "TMPDIR": str(self.folder), "LC_ALL": "C.UTF-8"}
-        # malloc's arenas, one for each thread of the emulator, would use up children's address space
+        # malloc's arenas, one for each thread of the emulator, would use up the address space of children
         few = {"OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}
         self._process = subprocess.Popen(
             [sys.executable, *words],
@@ -142,27 +145,27 @@ class ForkServer:
 
 
 def main(control: int, apart: bool) -> None:
-    """Serve until the other end of the socket is closed."""
+    """Serve requests until the other end of the socket is closed."""
     sandbox.die_with_parent()
-    apart = apart and _go_apart()  # while there is one thread: OPENBLAS_NUM_THREADS sees to it
+    apart = apart and _go_apart()  # while there is only one thread, which OPENBLAS_NUM_THREADS ensures
     found = {"apart": apart, "hides_files": sandbox.can_hide_files()}
-    # before any child is forked: all they need is then in memory, as they may not even list mini_dnn's files
+    # Load everything that children need before any of them is forked: they may not even list mini_dnn's files
     from mini_dnn.grading.confined import roles
 
-    ops.names()  # imports the operations
-    for name in filter(find_spec, HOST_HALVES):  # a handout has some of them
+    ops.names()  # this imports the operations
+    for name in filter(find_spec, HOST_HALVES):  # a handout contains only some of them
         import_module(name)
     with contextlib.suppress(MiniDnnError):
-        find_compiler()  # children need not ask it for its version again
+        find_compiler()  # children then need not ask for its version again
 
     with socket.socket(fileno=control) as connection, contextlib.suppress(BrokenPipeError):
         _serve(connection, roles, found)
 
 
 def _serve(connection: socket.socket, roles: Any, found: dict[str, bool]) -> None:
-    """Answer messages until there are no more; BrokenPipeError where nobody wants the answer."""
+    """Answer messages until there are no more. BrokenPipeError is raised if nobody reads the answer."""
     connection.send(json.dumps(found).encode())
-    ended: dict[int, int] = {}  # status by number, of children that nobody has asked about yet
+    ended: dict[int, int] = {}  # by process id: the statuses of children that nobody has asked about yet
     while True:
         data, files, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, 3)
         if not data:
@@ -183,10 +186,10 @@ def _serve(connection: socket.socket, roles: Any, found: dict[str, bool]) -> Non
 
 
 def _go_apart() -> bool:
-    """Continue in namespaces of our own, as their first process: when it ends, so does all in them."""
+    """Continue as the first process of new namespaces. When it ends, all processes in them end."""
     if not sandbox.enter_namespaces():
         return False
-    sandbox.die_with_parent()  # again: new credentials have cleared it
+    sandbox.die_with_parent()  # again, because new credentials have cleared it
     pid = os.fork()
     if pid:
         os.closerange(REQUESTS, 1024)
@@ -197,19 +200,20 @@ def _go_apart() -> bool:
 
 
 def _end(pid: int, ended: dict[int, int]) -> int:
-    """Kill a process group; how its leader ended, by itself or now."""
+    """Kill a process group and return the status of its leader."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
     if pid not in ended:
-        os.kill(pid, signal.SIGKILL)  # it may not have come to lead a group yet; nobody else has its number
+        os.kill(pid, signal.SIGKILL)  # it may not lead a group yet; nobody else has its process id
     while pid not in ended:
-        other, status = os.waitpid(-1, 0)  # also orphans, where this is the first process of a namespace
+        # This also reaps orphans if this is the first process of a namespace
+        other, status = os.waitpid(-1, 0)
         ended[other] = status
     return ended.pop(pid)
 
 
 def _child(roles: Any, message: dict[str, Any], files: list[int]) -> None:
-    """The forked process: three pipes and nothing else, confined, until its role is over."""
+    """Run in the forked process: keep three pipes only, confine the process, and play the role."""
     status = 1
     try:
         os.setsid()

@@ -1,4 +1,4 @@
-"""What a kernel file compiled for the emulator may say and call: what one on a GPU could."""
+"""What a kernel file compiled for the emulator may contain and call: only what is possible on a GPU."""
 
 from __future__ import annotations
 
@@ -19,38 +19,39 @@ _MATH = (
     r"f(?:abs|max|min|mod|ma|dim)|floor|ceil|trunc|l?l?r(?:ound|int)|round|nearbyint|remainder|"
     r"ldexp|scalbl?n|ilogb|erfc?|[tl]gamma|copysign|nextafter"
 )
-_STORES = r"(?:frexp|modf|remquo|sincos)f?"  # these store where they are told to
+_STORES = r"(?:frexp|modf|remquo|sincos)f?"  # these store to an address that they are given
 ALLOWED = re.compile(
-    r"_ZN8emulator\w+|threadIdx|blockIdx|blockDim|gridDim|"  # what the runtime shows to kernels, nothing else
+    r"_ZN8emulator\w+|threadIdx|blockIdx|blockDim|gridDim|"  # the parts of the runtime that kernels may see
     r"__gmon_start__|_ITM_\w+|__tls_get_addr|_ZTVN10__cxxabiv1\w+|__cxa_(?:finalize|pure_virtual)|__stack_chk_fail|"
     rf"__wrap_(?:malloc|free|_Zn[wa]m\w*|_Zd[la]Pv\w*)|clock|mem(?:set|cpy|move|cmp)|(?:{_MATH})f?"
 )
-# what checked mode puts in
+# Functions that checked mode inserts
 CHECKS = re.compile(
     rf"__tsan_\w+|__ubsan_handle_\w+|__wrap_(?:mem(?:cpy|move|set)|{_STORES})|__x86_indirect_thunk_\w+"
 )
-# The same where nothing is checked. The others store, or jump, where their argument says; checked mode is
+# The same without checked mode. The other functions store or jump to an address in their argument. Checked
+# mode is compiled without exceptions and needs none of them.
 # compiled without exceptions, and needs none of them.
 UNHOOKED = re.compile(
     rf"{_STORES}|__cxa_(?:guard_\w+|begin_catch)|__gxx_personality_v0|_Unwind_Resume|_ZSt9terminatev"
 )
-# g++'s own functions that neither store nor tell how the file is compiled
+# g++'s own functions that neither store nor reveal how the file is compiled
 _BUILTINS = (
     r"expect\w*|unreachable|trap|assume\w*|(?:popcount|clz|ctz|ffs|clrsb|parity)l{0,2}|bswap\d+|bit_cast|offsetof|"
     r"addressof|launder|is_constant_evaluated|types_compatible_p|LINE|FILE|FUNCTION|prefetch|shuffle\w*|"
     r"convertvector|(?:add|sub|mul)_overflow|nan|(?:inf|huge_val|nan|fabs|fma|fmax|fmin|sqrt)f?|"
     r"is(?:nan|inf|finite|normal)|signbit|va_\w+"
 )
-# assembly, functions that are left unchecked, machine code as data, instructions that no check knows
+# Assembly, functions that are left unchecked, machine code as data, instructions unknown to the checks
 UNCHECKED = re.compile(
     r"\b_{0,2}asm(?:__)?\b|\bno_sanitize\w*|\bno_instrument\w*|\b_{0,2}section(?:__)?\s*\(\s*\"|"
     rf"\b__builtin_(?!(?:{_BUILTINS})\b)\w+|\b__\w+_chk\b|\b_mm\d*_\w+|"
-    # a function by a name that only a text has
+    # A function by a name that exists only as text
     r"\b_{0,2}(?:alias|weakref|ifunc|symver)(?:__)?\s*\(\s*(?:u8|[uUL])?R?\"|"
     r"\bemulator\b(?!\s*::\s*(?:print|fail_assertion)\b)|\b_ZN?K?8emulator\w*"  # behind CUDA's functions
 )
 TEXT = re.compile(r'"(?:[^"\\\n]|\\.)*"')
-# what gives lines the name of another file, whose lines are not searched
+# Directives that give lines the name of another file, whose lines are not searched
 DISGUISE = re.compile(
     r"^(?:\s|/\*.*?\*/)*(?:#|%:)(?:\s|/\*.*?\*/)*(?:line\b|\d)|system_header", re.DOTALL | re.MULTILINE
 )
@@ -59,14 +60,14 @@ UNDEFINED = re.compile(r" UND +(?P<name>[\w.$]+)")
 
 
 def check_source(source: Path, defines: Mapping[str, int], compiler: Compiler) -> None:
-    """Refuse a kernel file with code that checked mode would not see: assembly, or functions left unchecked.
+    """Raise an error for code that checked mode would not see: assembly, or functions left unchecked.
 
-    PTX is compiled for GPUs only (``#ifndef MINI_DNN_EMULATOR``), so it is not met here.
+    PTX is compiled only for GPUs (``#ifndef MINI_DNN_EMULATOR``), so it does not appear here.
 
     Raises
     ------
     CompileError
-        Names what was found.
+        Such code was found. The message names it.
     """
     folder = source.resolve().parent
     lines, files = _own(preprocessed(source, defines, compiler, checked=True), folder)
@@ -86,13 +87,16 @@ def check_source(source: Path, defines: Mapping[str, int], compiler: Compiler) -
 
 
 def _without_text(match: re.Match[str]) -> str:
-    """Words that are printed hide nothing; names of sections are kept, as the compiler obeys them."""
+    """Remove strings that are printed, which hide nothing.
+
+    Names of sections stay: the compiler obeys them.
+    """
     before = match.string[max(0, match.start() - 16) : match.start()].rstrip()
     return match[0] if re.search(r"\b_{0,2}section(?:__)?\s*\($", before) else '""'
 
 
 def _own(text: str, folder: Path) -> tuple[list[str], list[Path]]:
-    """The lines of a preprocessed text that come from files of a folder, and those files."""
+    """Return the lines of a preprocessed text that come from files of a folder, and these files."""
     lines: list[str] = []
     files: dict[Path, None] = {}
     own = False
@@ -109,19 +113,20 @@ def _own(text: str, folder: Path) -> tuple[list[str], list[Path]]:
 
 
 def check_library(library: Path, checked: bool = False) -> None:
-    """Refuse a compiled kernel library that calls what no kernel can: files, processes, the clock ...
+    """Raise an error if a kernel library calls what kernels cannot call: files, processes, the clock ...
 
-    It is for the words of the refusal: what a kernel really does meets the sandbox.
+    This check exists for its clear message. The sandbox stops the calls in any case.
 
     Parameters
     ----------
     checked
-        It was compiled for checked mode; another one that asks for its functions wants to know where it runs.
+        Whether it was compiled for checked mode. Another library that calls the functions of checked mode
+        wants to find out where it runs.
 
     Raises
     ------
     CompileError
-        Names the functions.
+        Such functions were found. The message names them.
     """
     readelf = shutil.which("readelf")
     assert readelf is not None, "the grader has looked"

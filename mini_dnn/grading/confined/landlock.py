@@ -1,4 +1,4 @@
-"""Which files a confined process may touch: Linux's Landlock, which needs no privilege.
+"""Which files a confined process may access: Linux's Landlock, which needs no privileges.
 
 References
 ----------
@@ -12,14 +12,15 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # the same on all machines
+CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446  # system call numbers, the same on all machines
 VERSION = 1
 PATH_BENEATH = 1
 SET_NO_NEW_PRIVS = 38
 
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 REFER, TRUNCATE, IOCTL_DEVICE = 1 << 13, 1 << 14, 1 << 15
-RIGHTS = ((1, (1 << 13) - 1), (2, REFER), (3, TRUNCATE), (5, IOCTL_DEVICE))  # by the version that has them
+# By the version that introduced them
+RIGHTS = ((1, (1 << 13) - 1), (2, REFER), (3, TRUNCATE), (5, IOCTL_DEVICE))
 READ = EXECUTE | READ_FILE | READ_DIR
 OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEVICE
 NETWORK = (4, 0b11)  # binding and connecting TCP
@@ -40,24 +41,24 @@ class CPath(ctypes.Structure):
 
 
 def version() -> int:
-    """Version of Landlock's interface that the kernel has; 0: none."""
+    """Return the version of the kernel's Landlock interface, or 0 if it has none."""
     return max(0, int(ctypes.CDLL(None).syscall(CREATE_RULESET, None, ctypes.c_size_t(0), VERSION)))
 
 
 def confine(readable: Iterable[Path], writable: Iterable[Path]) -> None:
-    """Let this process, and all that it starts, see only these files and folders from now on.
+    """Limit this process, and all processes that it starts, to these files and folders from now on.
 
     Parameters
     ----------
     readable
-        Files and folders to read and to run programs from; those that do not exist are left out.
+        Files and folders that may be read, and programs that may be run. Paths that do not exist are ignored.
     writable
-        Folders, and files such as ``/dev/null``, to write too.
+        Folders, and files such as ``/dev/null``, that may also be written.
 
     Raises
     ------
     OSError
-        The kernel has no Landlock, or refuses a rule.
+        The kernel has no Landlock or refuses a rule.
     """
     libc, known = ctypes.CDLL(None, use_errno=True), version()
     all_rights = sum(bits for since, bits in RIGHTS if since <= known)

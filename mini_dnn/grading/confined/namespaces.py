@@ -1,7 +1,7 @@
-"""Linux's namespaces: users of one's own, and a root folder in which no file exists but those that are named.
+"""Linux's namespaces: separate users, and a root folder that contains only the named files.
 
-Landlock keeps a process from reading other files, but ``stat`` and the error of ``open`` still tell whether a
-file exists, and how large it is. Where it does not exist, there is nothing to tell.
+Landlock prevents a process from reading other files. However, ``stat`` and the error of ``open`` still reveal
+whether a file exists, and how large it is. In a separate root folder, these files do not exist.
 
 References
 ----------
@@ -18,22 +18,22 @@ from pathlib import Path
 from mini_dnn.errors import DeviceError
 
 NEW_MOUNTS, NEW_USER = 0x00020000, 0x10000000
-NO_SETUID, NO_DEVICES, BIND, RECURSIVE, SLAVE = 2, 4, 0x1000, 0x4000, 0x80000  # of mount
-PROCESSES = Path("/proc")  # whole, as /proc/self is another folder in each process
-COVERED = "/dev"  # exists everywhere, and is not itself seen; the new root is put together over it
+NO_SETUID, NO_DEVICES, BIND, RECURSIVE, SLAVE = 2, 4, 0x1000, 0x4000, 0x80000  # flags of mount
+PROCESSES = Path("/proc")  # all of it, because /proc/self is a different folder in each process
+COVERED = "/dev"  # it exists everywhere and is not itself visible; the new root is built on top of it
 
 
 def enter(kinds: int) -> bool:
-    """Continue in namespaces of these kinds and in one for users, where this user keeps its number.
+    """Continue in new namespaces of these kinds, and in a user namespace that keeps this user's id.
 
     Returns
     -------
-    Whether the system lets this process make them.
+    Whether the system lets this process create them.
 
     Raises
     ------
     DeviceError
-        They can be made but not used.
+        They can be created but not used.
     """
     user, group = os.getuid(), os.getgid()
     if ctypes.CDLL(None).unshare(NEW_USER | kinds):
@@ -48,29 +48,30 @@ def enter(kinds: int) -> bool:
 
 
 def see_only(paths: Iterable[Path]) -> bool:
-    """Continue with a root folder that holds only these files and folders, under the names that they have.
+    """Continue with a root folder that contains only these files and folders, under their present names.
 
     Parameters
     ----------
     paths
-        Absolute; those that do not exist are left out. Links on the way to them are kept.
+        Absolute paths. Those that do not exist are ignored. Symbolic links on the way to them are kept.
 
     Returns
     -------
-    Whether the system lets this process make a mount namespace.
+    Whether the system lets this process create a mount namespace.
 
     Raises
     ------
     OSError, DeviceError
-        It does, and then refuses to mount something.
+        The namespace was created, but something could not be mounted.
     """
     if ctypes.CDLL(None).unshare(NEW_MOUNTS) and not enter(NEW_MOUNTS):
         return False
-    _mount("", "/", SLAVE | RECURSIVE)  # nobody else sees what follows
+    _mount("", "/", SLAVE | RECURSIVE)  # changes from here on are invisible outside
     links: dict[Path, str] = {}
     found = {PROCESSES if path.is_relative_to(PROCESSES) else path for path in paths if path.exists()}
     real = _outermost({_real(path, links) for path in found})
-    opened = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in real}  # before they are covered
+    # Open them before they are covered
+    opened = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in real}
     folders = {path for path in real if path.is_dir()}
     _mount("tmpfs", COVERED, NO_SETUID | NO_DEVICES, "tmpfs")
     for path, file in opened.items():
@@ -83,7 +84,7 @@ def see_only(paths: Iterable[Path]) -> bool:
         if not any(link.is_relative_to(path) for path in real):
             _below(link).parent.mkdir(parents=True, exist_ok=True)
             _below(link).symlink_to(to)
-    os.chroot(COVERED)  # without capabilities, and with no folder open outside, there is no way back
+    os.chroot(COVERED)  # without capabilities and without an open folder outside, there is no way back
     os.chdir("/")
     return True
 
@@ -95,7 +96,7 @@ def _mount(source: str, target: str, flags: int, kind: str = "") -> None:
 
 
 def _real(path: Path, links: dict[Path, str]) -> Path:
-    """The path without links; notes those on the way, and what they say."""
+    """Resolve a path. Note the symbolic links on the way, and their targets."""
     walked = Path("/")
     for part in path.parts[1:]:
         if part == "..":
@@ -109,10 +110,10 @@ def _real(path: Path, links: dict[Path, str]) -> Path:
 
 
 def _outermost(paths: set[Path]) -> list[Path]:
-    """Those that lie in no other, in order."""
+    """Return the paths that are not inside another one, in order."""
     return sorted(path for path in paths if not any(other in path.parents for other in paths))
 
 
 def _below(path: Path) -> Path:
-    """Where it lies while the new root is put together."""
+    """The place of a path while the new root is built."""
     return Path(COVERED) / path.relative_to("/")

@@ -1,8 +1,8 @@
-"""What a kernel library compiled for checked mode must be like, decided on its machine code.
+"""The requirements for a kernel library of checked mode, checked on its machine code.
 
-Words in a source can be written in many ways, and what the compiler has made of them is one. Each access of
-memory is told to a hook of the runtime, no function takes the place of such a hook, and control goes to
-no place but the beginnings of functions.
+The same thing can be written in a source in many ways, but the compiler's output shows what it does. The
+requirements are: each memory access is reported to a hook of the runtime, no function replaces such a hook,
+and control goes only to the beginnings of functions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ from mini_dnn.grading.confined.followed import Call, Followed, Unseen, changes
 from mini_dnn.grading.confined.returned import kept_slots, misplaced, needed_room
 from mini_dnn.grading.confined.values import unknown
 
-# functions of g++'s own, and of the emulator's headers; the latter read what lanes pass, of which the runtime
+# Functions of g++ itself and of the emulator's headers. The latter read what lanes exchange, which was
+# reported
+# to the runtime before. Only the runtime calls them.
 # was told before, and are called by the runtime alone
 STARTUP = (
     "_init",
@@ -55,28 +57,28 @@ SECTION = re.compile(
     re.MULTILINE,
 )
 RELOCATION = re.compile(r"^(?P<at>[0-9a-f]+) .*R_X86_64_RELATIVE\s+(?P<to>[0-9a-f]+)", re.MULTILINE)
-FIXED = (".got", ".data.rel.ro", ".dynamic", ".got.plt")  # which the loader alone writes
+FIXED = (".got", ".data.rel.ro", ".dynamic", ".got.plt")  # only the loader writes to these
 CALLS_CURE = "call functions by their names, or by pointers to them"
 CURE = "read and write memory in plain C++, with memcpy, or with functions of CUDA"
 
 
 def can_be_decided() -> bool:
-    """Whether this processor's code is known here."""
+    """Whether the analysis knows this processor's machine code."""
     return platform.machine() == "x86_64" and shutil.which("objdump") is not None
 
 
 def check_code(library: Path) -> Judged:
-    """Refuse a library for checked mode that does something of which checked mode would not hear.
+    """Raise an error if checked mode would not notice something that a library for it does.
 
     Returns
     -------
     Judged
-        What the runtime has to look after.
+        What the runtime must watch.
 
     Raises
     ------
     CompileError
-        Names the function, and what to do instead.
+        Such code was found. The message names the function, and what to do instead.
     """
     with _without_collection():
         return _check_code(library)
@@ -117,12 +119,12 @@ def _check_code(library: Path) -> Judged:
 
 
 def _judged(library: Path, functions: Mapping[int, Function], image: Image, filled_in: set[int]) -> Judged:
-    """Refuse what a function of the file does, or find out what the runtime has to look after.
+    """Check one function of the file. Raise an error, or return what the runtime must watch.
 
     Parameters
     ----------
     filled_in
-        Addresses in the library's data.
+        Addresses that the library's data contain.
     """
     operands = {
         o.offset for f in functions.values() for one in f.code for o in one.operands if isinstance(o, Memory)
@@ -143,7 +145,7 @@ def _judged(library: Path, functions: Mapping[int, Function], image: Image, fill
 
 
 def _followed(functions: Mapping[int, Function], image: Image) -> dict[int, Followed]:
-    """All functions, until it is known which of them may change registers or arguments of their callers."""
+    """Follow all functions until it is known which of them may change registers or arguments of callers."""
     followed = {at: _check(function, image) for at, function in functions.items()}
     while True:
         careless, above = changes(followed, functions, image)
@@ -157,7 +159,7 @@ def _followed(functions: Mapping[int, Function], image: Image) -> dict[int, Foll
 
 @contextmanager
 def _without_collection() -> Iterator[None]:
-    """No search for circular garbage: there is none, and the search takes a third of the time."""
+    """Turn off the search for cyclic garbage: there is none, and the search takes a third of the time."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -188,7 +190,7 @@ def _check(function: Function, image: Image) -> Followed:
 
 
 def _reason(access: Unseen) -> str:
-    """What is wrong with an access, and what to write instead."""
+    """Describe what is wrong with an access, and what to write instead."""
     text = " ".join(access.text.split())
     if access.is_kept:
         return (
@@ -200,7 +202,7 @@ def _reason(access: Unseen) -> str:
 
 
 def _calls_of(function: Function) -> Followed:
-    """Of a function that is not followed: its calls, with arguments that nobody knows."""
+    """Return the calls of a function that is not followed. Nothing is known about their arguments."""
     known = (unknown("argument"), TOP)
     calls = {one.at: Call(one, one.target, *known) for one in function.code if one.target is not None}
     return Followed(calls=calls)
@@ -209,7 +211,7 @@ def _calls_of(function: Function) -> Followed:
 def _check_returned(
     followed: Mapping[int, Followed], functions: Mapping[int, Function], room: Mapping[int, int]
 ) -> None:
-    """Refuse a call of a function that returns a structure, where its caller may have no room for it."""
+    """Raise an error if a call of a function that returns a structure may not provide enough room."""
     found = misplaced(followed, room)
     if found:
         raise CompileError(
@@ -220,7 +222,7 @@ def _check_returned(
 
 
 def _check_early(sections: str, filled_in: Mapping[int, int], functions: list[Function]) -> None:
-    """Refuse functions that run as the library is loaded or unloaded, but for those of the compiler."""
+    """Raise an error for functions, except the compiler's, that run on loading or unloading the library."""
     names = {f.code[0].at: f for f in functions if f.code}
     for match in SECTION.finditer(sections):
         if not match["name"].startswith((".init_array", ".fini_array", ".preinit_array", ".ctors", ".dtors")):
@@ -239,7 +241,7 @@ def _check_early(sections: str, filled_in: Mapping[int, int], functions: list[Fu
 
 
 def _is_sanitizers(function: Function) -> bool:
-    """Whether a function does nothing but call the runtime's beginning, as g++ adds one to each file."""
+    """Whether a function only calls the runtime's initialisation. g++ adds such a function to each file."""
     calls = {one.target_name for one in function.code if one.name.startswith(("call", "jmp"))}
     others = {
         one.name
@@ -262,7 +264,7 @@ def _is_sanitizers(function: Function) -> bool:
 
 
 def _image(sections: str, functions: list[Function]) -> Image:
-    """What of the library counts for each function."""
+    """Collect the facts about the library that all functions need."""
     constants = []
     for match in SECTION.finditer(sections):
         flags, at = match["flags"], int(match["at"], 16)
@@ -277,7 +279,7 @@ def _image(sections: str, functions: list[Function]) -> Image:
 
 
 def _is_own(function: Function) -> bool:
-    """Whether it was compiled from the kernel file, or a header."""
+    """Whether a function was compiled from the kernel file or a header."""
     return bool(function.code) and not function.section.startswith(".plt") and function.name not in STARTUP
 
 

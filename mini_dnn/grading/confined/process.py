@@ -1,4 +1,4 @@
-"""A confined process as the grader sees it: it answers requests, or it ends and leaves a reason."""
+"""A confined process as the grader sees it: it answers requests, or it ends with a reason."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from mini_dnn.grading.confined import wire
 from mini_dnn.grading.confined.forkserver import ForkServer
 from mini_dnn.grading.confined.sandbox import Policy
 
-LOOK_SECONDS = 0.1  # how often the size of its files is looked at
+LOOK_SECONDS = 0.1  # the interval at which the size of its files is checked
 CHUNK_BYTES = 1 << 20
-ANSWERS = 10  # that may each take as long as one may: more time than that is no process's in all
+ANSWERS = 10  # the time for all answers together, as a multiple of the time for one
 FORBIDDEN = "FORBIDDEN: "
 ENDINGS: dict[int, str] = {
     signal.SIGSYS: "it made a system call that a kernel does not need, for example to start a process, to "
@@ -38,7 +38,7 @@ ENDINGS: dict[int, str] = {
 
 @dataclass(frozen=True)
 class Limits:
-    """What one process of a submission may use."""
+    """The resources that one process of a submission may use."""
 
     seconds: float = 120.0
     compile_seconds: float = 180.0
@@ -48,26 +48,26 @@ class Limits:
 
 
 class SubmissionError(MiniDnnError):
-    """Something that the submission did wrong; the message is for its author."""
+    """An error of the submission. The message is for its author."""
 
 
 class Answered(SubmissionError):
-    """The process says that a request failed, and why: a compiler's messages, an access out of bounds."""
+    """The process reports that a request failed, and why: a compiler's message, an access out of bounds."""
 
 
 class Ended(SubmissionError):
-    """The process ended, or was ended, before it answered: a crash, a limit, something forbidden."""
+    """The process ended before it answered: it crashed, exceeded a limit, or did something forbidden."""
 
 
 class Confined:
-    """A process with a role (``roles.py``); close it, or use it in ``with``.
+    """A process with a role (``roles.py``). Close it, or use it in a ``with`` statement.
 
     Parameters
     ----------
     limits
-        Time for one answer, memory, prints, files.
+        Limits for the time of one answer, memory, output and files.
     private
-        Folder that it may write, if any.
+        A folder that it may write to, if any.
     """
 
     def __init__(
@@ -82,12 +82,13 @@ class Confined:
         self._server, self._limits, self._private = server, limits, private
         self._printed = bytearray()
         self._printed_bytes = 0
-        self._seconds = ANSWERS * limits.seconds  # that are left for all answers
-        cores = len(os.sched_getaffinity(0))  # on all of which the emulator's threads may run
+        self._seconds = ANSWERS * limits.seconds  # what is left for all answers
+        cores = len(os.sched_getaffinity(0))  # the emulator's threads may run on all of them
         policy = replace(
             policy,
             memory_bytes=limits.memory_mb << 20,
-            cpu_seconds=cores * (int(ANSWERS * limits.seconds) + 10),  # a backstop: answers have their limit
+            # A backstop, because answers have their own limit
+            cpu_seconds=cores * (int(ANSWERS * limits.seconds) + 10),
             file_bytes=limits.files_mb << 20 if private else 0,
             writable=(*policy.writable, *([str(private)] if private else [])),
         )
@@ -113,7 +114,7 @@ class Confined:
         Raises
         ------
         Answered, Ended
-            Why there is none.
+            There is no answer. The message says why.
         """
         if self._pid is None:
             raise Ended("it has ended")
@@ -127,7 +128,7 @@ class Confined:
             selector.register(self._noise, selectors.EVENT_READ)
             since, look = time.monotonic(), 0.0
             deadline = since + min(self._limits.seconds, self._seconds)
-            wanted: int | None = None  # bytes of the whole reply, once its head is here
+            wanted: int | None = None  # bytes of the whole reply, known once its head has arrived
             while wanted is None or len(answer) < wanted:
                 now = time.monotonic()
                 if now > deadline:
@@ -187,7 +188,7 @@ class Confined:
         return bool(data)
 
     def _listen(self) -> bool:
-        """Read what it prints; False when it cannot print any more."""
+        """Read the output of the process. Return False once it cannot print any more."""
         data = os.read(self._noise, 65536)
         self._printed_bytes += len(data)
         if len(self._printed) < wire.MAX_ERROR_BYTES:
@@ -207,7 +208,7 @@ class Confined:
             self._end(f"it wrote more than {self._limits.files_mb} MB of files")
 
     def _end(self, reason: str = "") -> None:
-        """End it and raise why."""
+        """End the process and raise an error with the reason."""
         status = self._server.end(self._pid) if self._pid is not None else 0
         self._pid = None
         with contextlib.suppress(OSError):
@@ -227,7 +228,7 @@ class Confined:
         raise Ended(reason)
 
     def close(self) -> None:
-        """End the process and all that it started."""
+        """End the process and all processes that it started."""
         if self._pid is not None:
             self._server.end(self._pid)
             self._pid = None

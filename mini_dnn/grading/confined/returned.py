@@ -1,7 +1,7 @@
-"""Whether structures that functions return are written where their callers have room for them.
+"""Check that structures returned by functions are written where their callers have room for them.
 
-A caller passes the address of a place on its stack, and g++ puts no hook before the stores there. A caller
-that has cast the function to another type may pass any address, or a place that is too small.
+A caller passes an address on its stack, and g++ inserts no hook before the stores to it. A caller that casts
+the function to another type could pass any address, or too small a place.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from mini_dnn.grading.confined.values import WORD, Unknown
 
 @dataclass(frozen=True)
 class Misplaced:
-    """A call of a function that returns a structure, with a place that is not known to have room for it."""
+    """A call of a function that returns a structure, with a place that may not have enough room."""
 
-    function: int  # that calls
+    function: int  # the function with the call
     call: Call
 
 
 def misplaced(functions: Mapping[int, Followed], room: Mapping[int, int]) -> Misplaced | None:
-    """The first such call, if there is one.
+    """Return the first call whose place may be too small, or None.
 
     Parameters
     ----------
     functions
-        By where they begin.
+        The functions by address.
     room
-        What `needed_room` says of them.
+        The result of `needed_room` for these functions.
     """
     for at in sorted(functions):
         kept = kept_slots(functions[at], room[at])
@@ -43,12 +43,12 @@ def misplaced(functions: Mapping[int, Followed], room: Mapping[int, int]) -> Mis
 
 
 def kept_slots(function: Followed, room: int) -> set[tuple[Unknown, int]]:
-    """Where a function's frame holds what nobody else may change."""
+    """Return the slots of a function's frame that nobody else may change."""
     return function.saved | (function.places if room else set())
 
 
 def needed_room(functions: Mapping[int, Followed]) -> dict[int, int]:
-    """How many bytes each function, or what it calls, writes where its first argument is."""
+    """Return how many bytes each function, including its callees, writes to its first argument's address."""
     room = {at: one.returned for at, one in functions.items()}
     passes = [
         (at, call)
@@ -68,7 +68,7 @@ def needed_room(functions: Mapping[int, Followed]) -> dict[int, int]:
 
 
 def _fits(call: Call, needed: int, kept: set[tuple[Unknown, int]]) -> bool:
-    """Whether the place lies in the caller's frame, or is its own caller's."""
+    """Whether the place is in the caller's frame, or was passed on by its own caller."""
     place, top = call.place, call.top
     if place.terms == PLACE.terms:
         return place.constant + needed <= MOST_FRAME

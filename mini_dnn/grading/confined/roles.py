@@ -1,7 +1,7 @@
-"""What confined processes do: plan, compile, run, check. Each prepares, is confined, then answers.
+"""The roles of confined processes: plan, compile, run, check. Each prepares, is confined, then answers.
 
-Only `Planner` runs the submission's Python, and nothing else happens in its process. `Executor` and `Checker`
-run its kernels: on the emulator these are native code, so both are confined as tightly.
+Only `Planner` runs the Python code of a submission, and nothing else happens in its process. `Executor` and
+`Checker` run the kernels. On the emulator these are native code, so both are confined as tightly.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from mini_dnn.paths import ROOT
 from mini_dnn.running.runner import check_runnable, run_planned
 from mini_dnn.variant import Planned, Variant, find
 
-# Python tells of these before it does them; no plan needs one. What a submission does to silence this does
-# not help it: Landlock and seccomp are the wall, and this only gives the refusal its words.
+# Python announces these events before they happen; no plan needs one of them. A submission gains nothing by
+# silencing them: Landlock and seccomp are the barrier, and this only provides a clear message.
 FORBIDDEN = (
     "ctypes.",
     "fcntl.",
@@ -61,21 +61,21 @@ FORBIDDEN = (
     "subprocess.",
     "urllib.",
 )
-HARMLESS = ["/dev", "/etc", "/proc", "/sys"]  # libraries look there; whether they may is Landlock's business
+HARMLESS = ["/dev", "/etc", "/proc", "/sys"]  # libraries look there; Landlock decides whether they may
 FORBIDDEN_STATUS = 77
 
-Answer = Sequence[bytes | memoryview]  # in parts
+Answer = Sequence[bytes | memoryview]  # in several parts
 
 
 class Role(Protocol):
-    """One kind of process."""
+    """The interface of a role."""
 
     def answer(self, message: dict[str, Any], data: bytearray) -> Answer:
-        """Answer a request; a `MiniDnnError` becomes a reply that says so."""
+        """Answer a request. A `MiniDnnError` becomes a reply with its message."""
 
 
 class Planner:
-    """Runs ``variant.py``: its plans, or its NumPy function."""
+    """Runs ``variant.py``: it computes plans, or runs the NumPy function."""
 
     def __init__(self, folder: str) -> None:
         self._folder = Path(folder)
@@ -83,10 +83,11 @@ class Planner:
         self._variant: Variant | None = None
 
     def answer(self, message: dict[str, Any], data: bytearray) -> Answer:
-        """``{"head"}``; or ``"op"`` and a problem as ``"limit"``, ``"plan"`` or ``"host"``."""
+        """Answer ``{"head"}``, or ``"op"`` with a problem as ``"limit"``, ``"plan"`` or ``"host"``."""
         if self._variant is None:
             _watch(self._known)
-            self._variant = replace(find(self._folder), lookup=None)  # its own kernels are graded
+            # Without lookup, because a submission is graded by its own kernels
+            self._variant = replace(find(self._folder), lookup=None)
         if "head" in message:
             return [plans.encode_head(Head.of(self._variant))]
         operation = ops.find(message["op"])
@@ -99,26 +100,26 @@ class Planner:
 
 
 class Compiler:
-    """Compiles the kernels into the submission's cache, and loads none of them."""
+    """Compiles the kernels into the submission's cache without loading them."""
 
     def __init__(self, source: str, arch: str) -> None:
         self._source, self._arch = Path(source), arch
 
     def answer(self, message: dict[str, Any], data: bytearray) -> Answer:
-        """``{"defines", "checked"}``."""
+        """Answer ``{"defines", "checked"}``."""
         if self._arch != "emulator":
             build_cubin(self._source, message["defines"], self._arch)
             return []
         compiler = find_compiler()
         runtime = build_runtime(compiler, False, message["checked"])
-        with ThreadPoolExecutor(1) as pool:  # the source is read while it is compiled
+        with ThreadPoolExecutor(1) as pool:  # the source is checked while it is compiled
             looked = pool.submit(self._look_at_source, message["defines"], compiler, message["checked"])
             try:
                 library = build_kernels(
                     self._source, message["defines"], compiler, runtime, message["checked"]
                 )
             finally:
-                looked.result()  # its words come first
+                looked.result()  # its message has precedence
         imports.check_library(library, message["checked"])
         return []
 
@@ -128,14 +129,14 @@ class Compiler:
 
 
 class Executor:
-    """Runs plans: one request, one problem."""
+    """Runs plans. Each request is one problem."""
 
     def __init__(self, source: str, device: str) -> None:
         self._source, self._device = Path(source), open_device(device)
         self._floor: measure.Floor | None = None
 
     def answer(self, message: dict[str, Any], data: bytearray) -> Answer:
-        """``{"device"}``; ``{"run": plan, "head"}`` with arrays; ``{"time": plan, "head", "method"}``."""
+        """Answer ``{"device"}``, ``{"run": plan, "head"}`` or ``{"time": plan, "head", "method"}``."""
         if "device" in message:
             d = self._device
             facts = [d.description, d.free_bytes(), d.arch, d.has_clock, d.max_shared_bytes, d.reaches_host]
@@ -157,17 +158,17 @@ class Executor:
 
 
 class Checker:
-    """Runs plans on the checked emulator, for the verdict of ``run.py check``.
+    """Runs plans on the checked emulator and returns the verdict of ``run.py check``.
 
-    The kernel is in this process, so its word is worth less than a comparison. `object_code` refuses what
-    would store or jump unseen, and each other store is checked before it is made.
+    The kernel runs in this process, so the verdict is weaker evidence than a comparison of outputs.
+    `object_code` refuses code with unseen stores or jumps, and each other store is checked before it is made.
     """
 
     def __init__(self, source: str) -> None:
         self._source = Path(source)
 
     def answer(self, message: dict[str, Any], data: bytearray) -> Answer:
-        """``{"check": plans, "head", "seed"}``."""
+        """Answer ``{"check": plans, "head", "seed"}``."""
         head = Head(*message["head"])
         planned = [_planned(values, head, self._source) for values in message["check"]]
         report = check_plans(ops.find(head.op), planned, message["seed"])
@@ -178,11 +179,11 @@ ROLES = {"planner": Planner, "compiler": Compiler, "executor": Executor, "checke
 
 
 def serve(name: str, policy: sandbox.Policy, arguments: Mapping[str, Any]) -> None:
-    """Be a role until the grader closes the pipe."""
+    """Play a role until the grader closes the pipe."""
     if arguments.get("cache"):
         os.environ["MINI_DNN_CACHE"] = os.environ["TMPDIR"] = arguments["cache"]
     if name != "compiler":
-        # what runs kernels may be confined less, and a kernel file can include what changes
+        # Processes that run kernels may be confined less, and a kernel file can include what changes
         os.environ["MINI_DNN_CACHE_ONLY"] = "1"
     role: Role = ROLES[name](**{key: value for key, value in arguments.items() if key != "cache"})
     sandbox.confine(policy)
@@ -194,14 +195,14 @@ def serve(name: str, policy: sandbox.Policy, arguments: Mapping[str, Any]) -> No
             answer, status = role.answer(*received), wire.OK
         except (MiniDnnError, MemoryError, OSError) as error:
             text = str(error) or "out of memory"
-            said = text.encode(errors="backslashreplace")  # a variant's own words, which may be half a letter
+            said = text.encode(errors="backslashreplace")  # a variant's text may contain broken Unicode
             answer, status = [said[: wire.MAX_ERROR_BYTES]], wire.FAILED
         sys.stdout.flush()
         wire.reply(wire.REPLIES, status, answer)
 
 
 def _watch(known_folders: list[str]) -> None:
-    """End this process, with a reason, at the first thing that no plan needs."""
+    """End this process, with a reason, at the first event that no plan needs."""
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open":
@@ -233,12 +234,12 @@ def _planned(values: dict[str, Any], head: Head, source: Path) -> Planned:
 
 
 def _run_host(variant: Variant, problem: Any, data: bytearray) -> Answer:
-    """The outputs of a variant's NumPy function.
+    """Run a variant's NumPy function and return its outputs.
 
     Raises
     ------
     VariantError
-        It does not take the problem, or fails.
+        The function does not accept the problem, or it fails.
     """
     limit = variant.limit_for(problem)
     if limit:

@@ -1,9 +1,10 @@
-"""Confinement of a process that runs what a submission wrote: files, system calls, memory, time.
+"""Confine a process that runs the code of a submission: files, system calls, memory, time.
 
-It needs no privilege: Landlock for files (Linux 5.13 or newer), seccomp for everything else that a process
-could reach (network, signals, other processes, new programs), resource limits, no capabilities. Where the
-system lets users make namespaces, processes, network and shared memory are apart as well, and no other files
-exist.
+No privileges are needed. Landlock limits files (Linux 5.13 or newer). A seccomp filter limits everything else
+that a process could reach: network, signals, other processes, new programs. There are resource limits, and
+all
+capabilities are dropped. If the system lets users create namespaces, processes, network and shared memory are
+separate as well, and no other files exist.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from mini_dnn.grading.confined import landlock, namespaces, seccomp
 from mini_dnn.paths import PACKAGE
 
 SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/alternatives")
-STATE = ("/proc/cpuinfo", "/proc/self", "/sys/devices/system/cpu")  # nothing that neighbours change
+STATE = ("/proc/cpuinfo", "/proc/self", "/sys/devices/system/cpu")  # nothing that other processes change
 DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
-PACKAGE_RECORDS = ("*.dist-info", "*.egg-info")  # installers leave one beside each package
-SEARCHED = ("LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH")  # where a cluster's modules keep their libraries
+PACKAGE_RECORDS = ("*.dist-info", "*.egg-info")  # installers leave one of these next to each package
+SEARCHED = ("LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH")  # a cluster's modules put their libraries there
 FILES_SHOW = "NO mount namespaces: a submission that guesses a path sees whether a file exists, and its size"
 MAX_OPEN_FILES = 64
-MAX_TASKS = 1024  # processes and threads of a fork server's children: one a core, and those of compilers
+MAX_TASKS = 1024  # processes and threads of a fork server's children: one per core, and those of compilers
 SET_DEATH_SIGNAL, DROP_BOUND = 1, 24  # prctl
 CAPABILITY_VERSION = 0x20080522
 NEW_PROCESSES, NEW_NETWORK, NEW_IPC = 0x20000000, 0x40000000, 0x08000000
@@ -41,20 +42,20 @@ NEW_PROCESSES, NEW_NETWORK, NEW_IPC = 0x20000000, 0x40000000, 0x08000000
 
 @dataclass(frozen=True)
 class Policy:
-    """What one process may do.
+    """What a process may do.
 
     Parameters
     ----------
     readable, writable
-        Files and folders beside those that Python and the compilers need.
+        Files and folders in addition to those that Python and the compilers need.
     memory_bytes, cpu_seconds, file_bytes
-        Most address space, processor time, and size of one file.
+        The largest address space, processor time, and size of one file.
     programs
         Whether it may start programs (compilers).
     trusted
-        It runs our own code alone (a GPU's kernels are not on this processor): nothing is applied.
+        The process runs only our own code (the kernels run on a GPU). Nothing is applied.
     own_root
-        No other files exist for it; see `can_hide_files`.
+        Whether no other files exist for it; see `can_hide_files`.
     """
 
     readable: tuple[str, ...] = ()
@@ -67,43 +68,44 @@ class Policy:
     own_root: bool = False
 
     def as_dict(self) -> dict[str, Any]:
-        """For a message."""
+        """The policy as plain values, for a message."""
         return asdict(self)
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> Policy:
-        """From a message."""
+        """Create a policy from the values in a message."""
         paths = {key: tuple(values[key]) for key in ("readable", "writable")}
         return cls(**(values | paths))
 
 
 @dataclass(frozen=True)
 class Isolation:
-    """What this system offers."""
+    """The means of isolation that this system offers."""
 
     landlock: int = field(default_factory=lambda: landlock.version())
     seccomp: bool = field(default_factory=lambda: seccomp.supported())
 
     @property
     def full(self) -> bool:
-        """Whether submissions can be kept from everything that is not theirs."""
+        """Whether submissions can be kept from everything that does not belong to them."""
         return self.landlock > 0 and self.seccomp
 
     def __str__(self) -> str:
-        """For people: what there is, and what is missing."""
+        """Describe what is available, and what is missing."""
         files = f"Landlock {self.landlock}" if self.landlock else "NO Landlock (Linux 5.13 or newer has it)"
         calls = "seccomp" if self.seccomp else "NO seccomp (x86-64 and AArch64 have it)"
         return f"{files}, {calls}, resource limits"
 
 
 def code_folders() -> list[Path]:
-    """Folders of Python, the compilers and mini_dnn, and the compilers, that confined processes read.
+    """Return the folders of Python, compilers and mini_dnn that confined processes may read.
 
-    Of mini_dnn itself, not the grading package: rubrics lie there.
+    The grading package is left out, because rubrics are there.
     """
     python = {sys.prefix, sys.base_prefix, *sysconfig.get_paths().values()}
     found = [find_nvcc(), shutil.which(os.environ.get("CXX", "g++")), shutil.which("readelf")]
-    programs = [Path(program).absolute() for program in found if program]  # by the names that are called, too
+    # Also under the names by which they are called
+    programs = [Path(program).absolute() for program in found if program]
     compilers = [*programs, *(program.resolve().parents[1] for program in programs)]
     compilers += [Path(p) for name in SEARCHED for p in os.environ.get(name, "").split(":") if p[:1] == "/"]
     own = [path for path in PACKAGE.iterdir() if path.name not in ("grading", "__pycache__")]
@@ -112,10 +114,10 @@ def code_folders() -> list[Path]:
 
 
 def package_folders() -> list[Path]:
-    """Folders of installed packages where this process looks for modules, such as those of ``PYTHONPATH``.
+    """Return the package folders in which this process looks for modules, such as those of ``PYTHONPATH``.
 
-    Only where an installer has left its records: anybody's files may lie in another folder. And none that
-    holds mini_dnn, as rubrics lie there.
+    A folder counts only if it has the records of an installer, because other folders may hold private files.
+    Folders that contain mini_dnn are left out, because rubrics are there.
     """
     folders = [Path(entry) for entry in sys.path if Path(entry).is_absolute()]
     return [
@@ -127,26 +129,32 @@ def package_folders() -> list[Path]:
 
 
 def search_path() -> list[str]:
-    """Where confined processes look for modules: where this one does, in its order, if they can read it."""
+    """Return this process's search path for modules, limited to what confined processes can read."""
     readable = code_folders()
     return [entry for entry in sys.path if any(Path(entry).is_relative_to(folder) for folder in readable)]
 
 
 def die_with_parent() -> None:
-    """Let the kernel end this process when the one that started it ends, however that happens."""
+    """Let the kernel end this process when its parent ends, for whatever reason."""
     ctypes.CDLL(None).prctl(SET_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
 
 
 def enter_namespaces() -> bool:
-    """Give this process's children processes, network and shared memory of their own, if that is allowed."""
+    """Put the children of this process into separate namespaces (processes, network, shared memory).
+
+    Return whether the system allowed it.
+    """
     if not namespaces.enter(NEW_PROCESSES | NEW_NETWORK | NEW_IPC):
         return False
-    _limit(resource.RLIMIT_NPROC, MAX_TASKS)  # elsewhere it would count all that this user runs
+    _limit(resource.RLIMIT_NPROC, MAX_TASKS)  # outside a namespace it would count all processes of this user
     return True
 
 
 def can_hide_files() -> bool:
-    """Whether a process can get a root folder of its own; tried in a child, while there is one thread."""
+    """Whether a process can get a root folder of its own.
+
+    A child tries it, while there is only one thread.
+    """
     pid = os.fork()
     if pid == 0:
         status = 1
@@ -157,12 +165,12 @@ def can_hide_files() -> bool:
 
 
 def confine(policy: Policy) -> None:
-    """Confine this process, and all that it starts, for good, by what the system offers.
+    """Confine this process, and all that it starts, permanently, with the means that the system offers.
 
     Raises
     ------
     OSError, DeviceError
-        The kernel refuses.
+        The kernel refuses a part of it.
     """
     if policy.trusted:
         return
@@ -190,7 +198,7 @@ def _limit(what: int, most: int) -> None:
 
 
 def _drop_capabilities() -> None:
-    """Give up what root may do beyond others; harmless for others."""
+    """Give up the capabilities of root. For other users, this does nothing."""
     libc = ctypes.CDLL(None, use_errno=True)
     capability = 0
     while libc.prctl(DROP_BOUND, capability, 0, 0, 0) == 0:

@@ -1,6 +1,6 @@
-"""Which system calls a confined process may make: a seccomp filter, for x86-64 and AArch64.
+"""Which system calls a confined process may make: a seccomp filter for x86-64 and AArch64.
 
-The filter allows what it does not name. Numbers are those of Linux's ``unistd.h`` of both machines.
+The filter allows all calls that it does not name. The numbers are from Linux's ``unistd.h`` of both machines.
 
 References
 ----------
@@ -16,7 +16,7 @@ import platform
 import struct
 from collections.abc import Iterable
 
-# name: (x86-64, AArch64); None where the machine has no such call
+# name: (x86-64, AArch64); None if the machine has no such call
 CALLS: dict[str, tuple[int | None, int | None]] = {
     "socket": (41, 198),
     "socketpair": (53, 199),
@@ -46,10 +46,10 @@ CALLS: dict[str, tuple[int | None, int | None]] = {
     "msgctl": (71, 187),
     "mq_open": (240, 180),
     "mq_unlink": (241, 181),
-    "inotify_init": (253, None),  # of these a user, or the machine, has a few for all programs
+    "inotify_init": (253, None),  # a user, or the machine, has only a few of these for all programs
     "inotify_init1": (294, 26),
     "fanotify_init": (300, 262),
-    "mincore": (27, 232),  # by what is in memory, and by locks, processes tell each other things
+    "mincore": (27, 232),  # processes can pass information by what is in memory, and by locks
     "cachestat": (451, 451),
     "preadv2": (327, 286),
     "io_setup": (206, 0),
@@ -92,13 +92,13 @@ CALLS: dict[str, tuple[int | None, int | None]] = {
     "move_pages": (279, 239),
     "migrate_pages": (256, 238),
 }
-CHMOD: dict[str, tuple[int | None, int | None]] = {  # what a linker needs for its output
+CHMOD: dict[str, tuple[int | None, int | None]] = {  # a linker needs these for its output
     "chmod": (90, None),
     "fchmod": (91, 52),
     "fchmodat": (268, 53),
     "fchmodat2": (452, 452),
 }
-PROGRAMS: dict[str, tuple[int | None, int | None]] = {  # that a compiler driver starts
+PROGRAMS: dict[str, tuple[int | None, int | None]] = {  # a compiler driver starts programs
     "fork": (57, None),
     "vfork": (58, None),
     "execve": (59, 221),
@@ -106,18 +106,19 @@ PROGRAMS: dict[str, tuple[int | None, int | None]] = {  # that a compiler driver
 }
 CLONE, CLONE3, TGKILL, PRLIMIT = (56, 220), (435, 435), (234, 131), (302, 261)
 PRCTL, FCNTL = (157, 167), (72, 25)
-SET_DEATH_SIGNAL = 1  # of prctl: to survive whoever started this
-# of fcntl, by which a pipe signals another process, or a file makes whoever opens it wait
+SET_DEATH_SIGNAL = 1  # of prctl: with it, a process could outlive its parent
+# of fcntl: a pipe that signals another process, a file that makes others wait when they open it
 SET_OWNER, SET_SIGNAL, SET_OWNER_EXTENDED, SET_LEASE, NOTIFY = 8, 10, 15, 1024, 1026
-LOCKS = (5, 6, 7, 36, 37, 38)  # of fcntl: to ask for, set and wait for a process's or an open file's
-TELLING: dict[str, tuple[int | None, int | None]] = {  # of the whole machine: its memory, load and disks
+LOCKS = (5, 6, 7, 36, 37, 38)  # of fcntl: ask for, set and wait for locks of a process or of an open file
+# These reveal the state of the machine: its memory, load and disks
+TELLING: dict[str, tuple[int | None, int | None]] = {
     "sysinfo": (99, 179),
     "statfs": (137, 43),
     "fstatfs": (138, 44),
 }
-LOCK = (73, 32)  # flock: files that are written are locked where that is possible
-MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column above, AUDIT_ARCH_*
-X32 = 0x40000000  # the third set of x86-64's calls: numbers from here on
+LOCK = (73, 32)  # flock: where possible, files that are written are locked
+MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # the column above, AUDIT_ARCH_*
+X32 = 0x40000000  # numbers of x86-64's third set of calls start here
 CLONE_THREAD = 0x00010000
 
 LOAD, EQUAL, GREATER_EQUAL, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06  # BPF
@@ -133,20 +134,21 @@ class CFilter(ctypes.Structure):
 
 
 def supported() -> bool:
-    """Whether this machine's calls are known and its kernel has filters."""
+    """Whether this machine's calls are known and its kernel supports filters."""
     return platform.machine() in MACHINES and os.path.exists("/proc/sys/kernel/seccomp/actions_avail")  # noqa: PTH110
 
 
 def confine(programs: bool) -> None:
-    """Forbid this process, and all that it starts, what neither a plan nor a kernel needs.
+    """Forbid all system calls that neither a plan nor a kernel needs, for this process and its children.
 
-    A forbidden call ends the process with SIGSYS, so that whoever reads its status knows; calls that
-    libraries try and can do without fail with EPERM or ENOSYS.
+    A forbidden call ends the process with SIGSYS, so that its status shows the reason. Calls that libraries
+    try
+    but do not need fail with EPERM or ENOSYS.
 
     Parameters
     ----------
     programs
-        It may start other programs, as a compiler does.
+        Whether the process may start other programs, as a compiler does.
 
     Raises
     ------
@@ -162,7 +164,7 @@ def confine(programs: bool) -> None:
 
 
 def program(programs: bool, pid: int) -> bytes:
-    """The filter, eight bytes an instruction, for a process with that number."""
+    """Return the filter, eight bytes per instruction, for the process with this id."""
     column, arch = MACHINES[platform.machine()]
     code = [_op(LOAD, ARCH), _op(EQUAL, arch, 1, 0), _op(RETURN, KILL), _op(LOAD, NUMBER)]
     if column == 0:
@@ -175,14 +177,15 @@ def program(programs: bool, pid: int) -> bytes:
     )
     soft = DENY | errno.EPERM
     code += _each([LOCK[column]], soft)
-    # signals within the process (abort, raise) are its own business, and so are its own limits
+    # signals within the process (abort, raise) are allowed, and so are changes of its own limits
     code += [_op(EQUAL, TGKILL[column], 0, 3), _op(LOAD, ARGUMENT), _op(EQUAL, pid, 1, 0), _op(RETURN, soft)]
     code += [_op(LOAD, NUMBER)]
     code += [_op(EQUAL, PRLIMIT[column], 0, 3), _op(LOAD, ARGUMENT), _op(EQUAL, 0, 1, 0), _op(RETURN, soft)]
     code += [_op(LOAD, NUMBER)]
     if not programs:
         code += _each((numbers[column] for numbers in TELLING.values()), soft)
-    if not programs:  # threads yes, processes no; glibc falls back from clone3, whose flags lie in memory
+    # Threads are allowed, processes are not; glibc falls back from clone3, whose flags are in memory
+    if not programs:
         code += _each([CLONE3[column]], DENY | errno.ENOSYS)
         code += [_op(EQUAL, CLONE[column], 0, 3), _op(LOAD, ARGUMENT), _op(ANY_BIT, CLONE_THREAD, 1, 0)]
         code += [_op(RETURN, KILL)]
@@ -194,11 +197,11 @@ def _each(numbers: Iterable[int | None], action: int) -> list[bytes]:
 
 
 def _with(number: int, argument: int, values: Iterable[int]) -> list[bytes]:
-    """End the process at a call whose argument is one of these."""
+    """End the process at a call whose argument has one of these values."""
     look = [_op(LOAD, argument), *_each(values, KILL)]
     return [_op(EQUAL, number, 0, len(look)), *look, _op(LOAD, NUMBER)]
 
 
 def _op(code: int, value: int, when_true: int = 0, when_false: int = 0) -> bytes:
-    """``struct sock_filter``."""
+    """Encode one ``struct sock_filter``."""
     return struct.pack("=HBBI", code, when_true, when_false, value)

@@ -1,4 +1,4 @@
-"""What is known at one place of a function: of registers, of the stack, and of what hooks were told."""
+"""The known state at one place in a function: registers, the stack, and what hooks were told."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from mini_dnn.grading.confined.values import (
     zero_extended,
 )
 
-MOST_JOINTS = 2  # ways to a value that are kept apart
+MOST_JOINTS = 2  # the most joins of paths that a value keeps apart
 LETTERS = ("a", "b", "c", "d")
-NAMES: dict[str, tuple[str, int]] = {}  # of parts of registers: the whole one, and bytes
+# Names of parts of registers: the whole register, and the size in bytes
+NAMES: dict[str, tuple[str, int]] = {}
 for letter in LETTERS:
     for part, size in (("r{}x", 8), ("e{}x", 4), ("{}x", 2), ("{}l", 1), ("{}h", 1)):
         NAMES[part.format(letter)] = f"r{letter}x", size
@@ -43,22 +44,23 @@ def _written(half: Value, halves: dict[Value, Value]) -> Value:
 
 @dataclass
 class State:
-    """What is known at one place of a function."""
+    """The known state at one place in a function."""
 
     registers: dict[str, Value]
     slots: dict[tuple[Unknown, int], tuple[Value, int]] = field(
         default_factory=dict
-    )  # by place on the stack: value, bytes
-    told: dict[tuple[Value, bool], int] = field(default_factory=dict)  # place, of a write?; bytes
-    fresh: int = 0  # hooks that were called, of which no access was made out as theirs
-    halves: dict[Value, Value] = field(default_factory=dict)  # that registers were set to
+    )  # value and size in bytes, by place on the stack
+    # Bytes, by place and whether it is a write
+    told: dict[tuple[Value, bool], int] = field(default_factory=dict)
+    fresh: int = 0  # the number of called hooks whose access is not yet known
+    halves: dict[Value, Value] = field(default_factory=dict)  # the halves that registers were set to
 
     def copy(self) -> State:
-        """One that can be changed."""
+        """Return a copy that can be changed."""
         return State(dict(self.registers), dict(self.slots), dict(self.told), self.fresh, self.halves)
 
     def address(self, place: Memory) -> Value:
-        """Where an operand lies."""
+        """Return the address of an operand."""
         value = number(place.offset)
         for name, factor in ((place.base, 1), (place.index, place.scale)):
             if name:
@@ -66,7 +68,7 @@ class State:
         return value.plus(unknown("segment", place.segment)) if place.segment in ("fs", "gs") else value
 
     def read(self, name: str) -> Value:
-        """What a register holds, or a part of it."""
+        """Return the value of a register or of a part of it."""
         if name not in NAMES:
             return unknown("register", name)
         whole, size = NAMES[name]
@@ -74,11 +76,11 @@ class State:
         return value if size == WORD else self.half(value) if size == 4 else unknown("part", name, value)
 
     def half(self, value: Value) -> Value:
-        """The lower half of a register."""
+        """Return the lower half of a register's value."""
         return self.halves.get(value) or low(value)
 
     def write(self, name: str, value: Value) -> None:
-        """Set a register, or a part of it."""
+        """Set a register or a part of it."""
         if name not in NAMES:
             return
         whole, size = NAMES[name]
@@ -87,7 +89,7 @@ class State:
         self.registers[whole] = _written(value, self.halves) if size == 4 else value
 
     def load(self, place: Value, size: int, at: int) -> Value:
-        """What a place on the stack holds."""
+        """Return the value in a place on the stack."""
         where = stack_offset(place)
         if where is None:
             return unknown("loaded", at)
@@ -108,7 +110,7 @@ class State:
         self.slots[where] = value, size
 
     def was_told(self, place: Value, writes: bool, count: int = 1) -> bool:
-        """Whether a hook was told of so many bytes at the place, or of ones that reach over it."""
+        """Whether a hook was told of this range of bytes, or of a larger range that contains it."""
         return any(
             told.terms == place.terms
             and ((place.constant - told.constant) & MASK) + count <= size
@@ -119,7 +121,10 @@ class State:
 
 @cache
 def stack_offset(place: Value) -> tuple[Unknown, int] | None:
-    """A place on the stack: where it is counted from, and bytes; None: elsewhere, or with an index."""
+    """Return the origin and offset in bytes of a place on the stack.
+
+    The result is None for other places, and for places with an index.
+    """
     inner = place.terms
     if len(inner) != 1 or inner[0][0].kind != STACK or inner[0][1] != 1:
         return None
@@ -127,7 +132,7 @@ def stack_offset(place: Value) -> tuple[Unknown, int] | None:
 
 
 def merged(old: State, new: State, block: int) -> State:
-    """What is known where two ways meet: ``old``, what was known there so far, if that says it all."""
+    """Return the known state where two paths join: ``old`` itself if it already covers both."""
     pairs: dict[Any, tuple[Value, Value]] = {
         name: (kept, other)
         for name, kept in old.registers.items()
@@ -142,7 +147,7 @@ def merged(old: State, new: State, block: int) -> State:
                 pairs[at] = value, stored[0]
     joints = _joints(pairs, block)
     told = {place: min(size, new.told[place]) for place, size in old.told.items() if place in new.told}
-    for at, (here, there) in pairs.items():  # where both ways told of what is one place from here on
+    for at, (here, there) in pairs.items():  # both paths reported what is one place from here on
         for of_write in (False, True):
             size = min(old.told.get((here, of_write), 0), new.told.get((there, of_write), 0))
             if size:
@@ -160,9 +165,9 @@ def merged(old: State, new: State, block: int) -> State:
 
 
 def _joints(pairs: dict[Any, tuple[Value, Value]], block: int) -> dict[Any, Value]:
-    """What pairs of values become where ways meet, of those that do not stay as they were.
+    """Return the joined values for pairs of different values where paths join.
 
-    Two whose values differ by the same, or by a multiple, keep what they have to do with each other.
+    Pairs whose values differ by the same amount, or by multiples of it, stay related.
     """
     found, moved = {}, {}
     for at, (old, new) in pairs.items():
@@ -179,7 +184,7 @@ def _joints(pairs: dict[Any, tuple[Value, Value]], block: int) -> dict[Any, Valu
         mine = [u for u, _ in old.terms if u.kind == "joint"]
         joint = unknown("joint", block, difference)
         if joint.terms[0][0] in mine:
-            continue  # any multiple of the difference was thought of
+            continue  # every multiple of the difference was considered
         alone = shared[difference] == 1 or len(mine) >= MOST_JOINTS
         found[at] = unknown("joint", block, at) if alone else old.plus(joint, 1 << shift)
     return {at: joint for at, joint in found.items() if joint is not pairs[at][0]}
@@ -187,7 +192,7 @@ def _joints(pairs: dict[Any, tuple[Value, Value]], block: int) -> dict[Any, Valu
 
 @cache
 def _difference(old: Value, new: Value) -> tuple[Value, int]:
-    """Divided by the largest power of two that divides all of it, and the exponent of that."""
+    """Return the difference divided by the largest power of two that divides it, and the exponent."""
     difference = new.plus(old, -1)
     factors = [factor for _, factor in difference.terms] + [difference.constant]
     shift = min((factor & -factor).bit_length() - 1 for factor in factors if factor)

@@ -1,7 +1,8 @@
-"""What registers hold, in symbols: enough to tell that an access is at the place that its hook was told.
+"""Symbolic values of registers, precise enough to show that an access is where its hook was told.
 
-A value is a sum of unknowns with factors and a constant, modulo 2^64. Equal computations have equal
-values, so an address that is worked out twice is recognised. Places on the stack are marked.
+A value is a sum of unknowns with factors and a constant, modulo 2^64. Equal computations give equal values,
+so
+an address that is computed twice is recognised. Places on the stack are marked.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ MASK = (1 << 64) - 1
 STACK = "stack"
 WORD = 8  # bytes of a register
 _numbers = count()
-_bits: set[Value] = set()  # that are 0 or 1
-_wholes: dict[Value, Value] = {}  # of lower halves: the registers that they are halves of
+_bits: set[Value] = set()  # values that are 0 or 1
+_wholes: dict[Value, Value] = {}  # by lower half: the registers that they are halves of
 
 
 class Unknown:
-    """What is not known, but the same wherever it stands: one object each."""
+    """An unknown quantity that has the same value wherever it appears. There is one object for each."""
 
     __slots__ = ("kind", "number")
 
@@ -27,20 +28,20 @@ class Unknown:
         self.kind, self.number = kind, next(_numbers)
 
     def __lt__(self, other: Unknown) -> bool:
-        """The order of a sum's terms."""
+        """Order the terms of a sum."""
         return self.number < other.number
 
 
-Terms = tuple[tuple[Unknown, int], ...]  # with factors, sorted
+Terms = tuple[tuple[Unknown, int], ...]  # unknowns with factors, sorted
 
 
 class Value:
-    """A sum: unknowns with factors, and a constant. There is one object for each, so that ``is`` compares.
+    """A sum of unknowns with factors, and a constant. Equal sums are one object, so ``is`` compares them.
 
     Attributes
     ----------
     on_stack
-        Whether it is a place on the stack, with whatever index.
+        Whether it is a place on the stack, with any index.
     """
 
     __slots__ = ("constant", "on_stack", "terms")
@@ -50,13 +51,13 @@ class Value:
         self.on_stack = [times for one, times in terms if one.kind == STACK] == [1]
 
     def plus(self, other: Value, factor: int = 1) -> Value:
-        """The sum with a multiple of another."""
+        """Return the sum of this value and a multiple of another one."""
         if not other.terms:
             return _value(self.terms, self.constant + factor * other.constant & MASK)
         return _sum(self, other, factor)
 
     def divided(self, shift: int) -> Value:
-        """By a power of two that divides all of it."""
+        """Return this value divided by a power of two that divides all of its terms."""
         return _value(tuple((u, n >> shift) for u, n in self.terms), self.constant >> shift)
 
 
@@ -76,18 +77,18 @@ def _sum(value: Value, other: Value, factor: int) -> Value:
 
 @cache
 def unknown(kind: str, *parts: Any) -> Value:
-    """What is worked out from these parts, or comes from there."""
+    """Return the unknown that is computed from these parts, or that comes from there."""
     return _value(((Unknown(kind), 1),), 0)
 
 
 def number(constant: int) -> Value:
-    """A constant."""
+    """Return a constant."""
     return _value((), constant & MASK)
 
 
 @cache
 def low(value: Value) -> Value:
-    """The lower half of a register."""
+    """Return the lower half of a register's value."""
     if not value.terms:
         return number(value.constant & 0xFFFFFFFF)
     half = unknown("half", value)
@@ -97,7 +98,7 @@ def low(value: Value) -> Value:
 
 @cache
 def zero_extended(half: Value) -> Value:
-    """A register of which the lower half was set."""
+    """Return the value of a register whose lower half was set."""
     if not half.terms:
         return half
     whole = _wholes.get(half)
@@ -108,24 +109,24 @@ def zero_extended(half: Value) -> Value:
 
 
 def _is_small(value: Value) -> bool:
-    """Whether it is a bit times a number that half a register holds."""
+    """Whether the value is a bit times a number that fits in half a register."""
     parts = [n <= 0xFFFFFFFF and is_bit(_value(((one, 1),), 0)) for one, n in value.terms]
     return parts == [True] and not value.constant
 
 
 def noted_bit(value: Value) -> Value:
-    """A value that is 0 or 1."""
+    """Note that a value is 0 or 1, and return it."""
     _bits.add(value)
     return value
 
 
 def is_bit(value: Value) -> bool:
-    """Whether it is known to be 0 or 1."""
+    """Whether a value is known to be 0 or 1."""
     return value in _bits
 
 
 def negative(value: Value, is_half: bool) -> Value | None:
-    """The value with the other sign, of a register or its lower half; None: it is not known."""
+    """Return the negated value of a register or of its lower half, or None if it is unknown."""
     if not is_half:
         return number(0).plus(value, -1)
     whole = zero_extended(value) if is_bit(value) else _wholes.get(value)
@@ -133,9 +134,9 @@ def negative(value: Value, is_half: bool) -> Value | None:
 
 
 def masked(mask: int, value: Value, is_half: bool) -> Value | None:
-    """A negative bit and a mask, which is the mask or 0: that of another value is not known.
+    """Return a negated bit under a mask: the mask or 0. For other values, the result is unknown.
 
-    g++ 13 multiplies a bit so. The product is what the access has.
+    g++ 13 multiplies by a bit in this way. The access uses the product.
     """
     whole = _wholes.get(value) if is_half else value
     bit = None if whole is None else number(0).plus(whole, -1)

@@ -1,9 +1,9 @@
-"""The fixed layout in which the grader and its confined processes talk over pipes.
+"""The binary layout of the messages between the grader and its confined processes.
 
-Request: ``uint64`` bytes of JSON, ``uint64`` bytes of arrays, the JSON, the arrays. Reply: ``uint32`` status,
-``uint64`` bytes, the bytes. Little-endian. Arrays are their bytes alone, one after the other: both sides know
-the problem, and so their order, shapes and types. Nothing that the grader reads is ever unpickled, imported
-or run.
+A request is: ``uint64`` bytes of JSON, ``uint64`` bytes of arrays, the JSON, the arrays. A reply is:
+``uint32`` status, ``uint64`` bytes, the bytes. All numbers are little-endian. Arrays are sent as bytes only,
+one after the other, because both sides know the problem and therefore the order, shapes and types. The grader
+never unpickles, imports or runs what it reads.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from mini_dnn.ops import Array
 
 REQUESTS, REPLIES = 3, 4  # file descriptors in a confined process
 REQUEST, REPLY = struct.Struct("<QQ"), struct.Struct("<IQ")
-OK, FAILED = 0, 1  # statuses: bytes as asked for; text that says what went wrong
+OK, FAILED = 0, 1  # statuses: the requested bytes, or a text with the error
 MAX_ERROR_BYTES = 64 * 1024
 
 
 def request(message: dict[str, Any], *arrays: np.ndarray) -> list[memoryview]:
-    """A request in parts to be written."""
+    """Encode a request as parts to write."""
     text = json.dumps(message).encode()
     data = packed(arrays)
     head = REQUEST.pack(len(text), sum(part.nbytes for part in data))
@@ -34,17 +34,17 @@ def request(message: dict[str, Any], *arrays: np.ndarray) -> list[memoryview]:
 
 
 def packed(arrays: Iterable[np.ndarray]) -> list[memoryview]:
-    """The bytes of arrays."""
+    """Return the bytes of arrays."""
     return [np.ascontiguousarray(array).reshape(-1).view(np.uint8).data for array in arrays]
 
 
 def unpacked(data: bytes | bytearray, arrays: Mapping[str, Array]) -> dict[str, np.ndarray]:
-    """The arrays whose bytes these are.
+    """Split bytes into arrays.
 
     Raises
     ------
     ShapeError
-        There are more bytes, or fewer.
+        There are too many or too few bytes.
     """
     size = sum(array.nbytes for array in arrays.values())
     if len(data) != size:
@@ -52,13 +52,13 @@ def unpacked(data: bytes | bytearray, arrays: Mapping[str, Array]) -> dict[str, 
     found, rest = {}, memoryview(data)
     for name, array in arrays.items():
         values = np.frombuffer(rest[: array.nbytes], array.dtype).reshape(array.shape)
-        found[name] = np.require(values, requirements="A")  # the bytes before may be an odd number of them
+        found[name] = np.require(values, requirements="A")  # an odd number of bytes may come before it
         rest = rest[array.nbytes :]
     return found
 
 
 def receive(file: int) -> tuple[dict[str, Any], bytearray] | None:
-    """The next request: its message, and the bytes of its arrays; None when there will be none."""
+    """Return the next request, its message and the bytes of its arrays, or None if there are no more."""
     head = _read(file, REQUEST.size)
     if not head:
         return None
@@ -77,7 +77,7 @@ def reply(file: int, status: int, data: Sequence[bytes | memoryview]) -> None:
 
 
 def _read(file: int, size: int) -> bytearray:
-    """So many bytes; fewer, and none, only if the other side has ended."""
+    """Read ``size`` bytes. Fewer bytes are returned only if the other side has ended."""
     data = bytearray(size)
     view = memoryview(data)
     while view:

@@ -1,4 +1,4 @@
-"""What grades are written as: for the student, for the staff, and for the grading services."""
+"""The output formats of grades: for the student, for staff, and for grading services."""
 
 from mini_dnn.grading.outputs.write import write_all
 

@@ -12,24 +12,25 @@ from typing import Any
 from mini_dnn.grading.grades import PASSED
 from mini_dnn.grading.outputs.view import Item, View, fitted
 
-RUNNER = "minidnn"  # the step's id in the workflow; letters and digits alone
+RUNNER = "minidnn"  # the step's id in the workflow, letters and digits only
 VARIABLE = f"{RUNNER.upper()}_RESULTS"
-MAX_BYTES = 90_000  # Linux takes 131,072 bytes in one variable, and base64 makes three bytes four
+MAX_BYTES = 90_000  # Linux allows 131,072 bytes in one variable, and base64 turns 3 bytes into 4
 COMMAND = "python run.py grade"
 
-# The reporter prints messages to the log, where GitHub Actions obeys "::add-mask::" at a line's start and
+# The reporter prints messages to the log. GitHub Actions obeys "::add-mask::" at the beginning of a line and
+# "##[error]" anywhere in it.
 # "##[error]" anywhere.
 ORDER = re.compile(r"^[^\S\n]*:(?=:)|##(?=\[)", re.MULTILINE)
 
 
 def github_classroom(view: View) -> str:
-    """One line, ``VARIABLE=payload``."""
+    """Return one line, ``VARIABLE=payload``."""
     payload = base64.b64encode(fitted(view, _results, MAX_BYTES).encode()).decode()
     return f"{VARIABLE}={payload}\n"
 
 
 def disarmed(text: str) -> str:
-    """Text in which GitHub Actions finds no workflow command: a space stands in each."""
+    """Insert a space into each workflow command, so that GitHub Actions finds none in the text."""
     return ORDER.sub(lambda found: found[0] + " " if found[0].endswith(":") else "# #", text)
 
 

@@ -1,4 +1,7 @@
-"""The leaderboard: the fastest first, a table for each device, as times of two devices do not compare."""
+"""The leaderboard, fastest first.
+
+Each device has its own table, because times of two devices do not compare.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from mini_dnn.grading.grades import Grade
 from mini_dnn.grading.outputs.text import code_span, one_line
 from mini_dnn.paths import write_atomically
 
-DIGITS = 3  # of milliseconds, after the point; what is equal so far is a tie
+DIGITS = 3  # decimals of the milliseconds; times that agree in all of them are a tie
 
 
 ADJECTIVES = (
@@ -29,7 +32,7 @@ ANIMALS = (
 
 @dataclass(frozen=True)
 class Row:
-    """A place."""
+    """One place on the leaderboard."""
 
     rank: int
     name: str
@@ -38,7 +41,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Board:
-    """The places of one device."""
+    """The leaderboard of one device."""
 
     rubric: str
     device: str
@@ -46,15 +49,15 @@ class Board:
 
 
 def boards(grades: Sequence[Grade], names: Mapping[str, str]) -> list[Board]:
-    """Boards of all rubrics and devices.
+    """Return the leaderboards of all rubrics and devices.
 
-    Submissions without an op time, or whose credit is refused, are not listed. Equal times share a rank, and
-    the next rank counts them all: 1, 2, 2, 4.
+    Submissions without an op time are not listed, and neither are those whose credit is refused. Equal times
+    share a rank, and the next rank counts all of them: 1, 2, 2, 4.
 
     Parameters
     ----------
     names
-        What a submission is called, for those that are not to be called by their own name.
+        Names to show instead of submissions' own names.
     """
     kinds = dict.fromkeys((grade.rubric, grade.device) for grade in grades if _listed(grade))
     found = []
@@ -70,13 +73,13 @@ def boards(grades: Sequence[Grade], names: Mapping[str, str]) -> list[Board]:
 
 
 def as_json(found: Sequence[Board]) -> str:
-    """The boards for programs."""
+    """Return the leaderboards as JSON."""
     content: dict[str, Any] = {"schema": "leaderboard-1", "boards": [asdict(board) for board in found]}
     return json.dumps(content, indent=1, allow_nan=False) + "\n"
 
 
 def as_markdown(found: Sequence[Board]) -> str:
-    """The boards for people."""
+    """Return the leaderboards as Markdown."""
     parts = ["# Leaderboard\n"]
     for board in found:
         parts.append(f"Rubric {code_span(board.rubric)}, on {code_span(board.device)}.\n")
@@ -89,12 +92,12 @@ def as_markdown(found: Sequence[Board]) -> str:
 
 
 def aliases(submissions: Sequence[str], file: Path) -> dict[str, str]:
-    """A random name for each submission, the same again in the next run: kept in a file of the staff's.
+    """Return a random name for each submission. A file of the staff keeps the names for the next run.
 
     Raises
     ------
     DataError
-        The file holds something else.
+        The file contains something else.
     """
     try:
         known = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
@@ -112,7 +115,7 @@ def aliases(submissions: Sequence[str], file: Path) -> dict[str, str]:
 
 
 def _name() -> str:
-    """A name that people can say aloud: one of 90,000."""
+    """Return a name that is easy to say aloud, one of 90,000."""
     words = (secrets.choice(some.split()) for some in (ADJECTIVES, ANIMALS))
     return f"{'-'.join(words)}-{secrets.randbelow(90) + 10}"
 

@@ -1,4 +1,4 @@
-"""The student's result as a page of Markdown, which also reads well as plain text."""
+"""The student's result as a page of Markdown that also reads well as plain text."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from mini_dnn.grading.outputs.view import Item, View
 
 
 def page(view: View, alias: str = "") -> str:
-    """What was earned, what failed, and what each check had to say.
+    """Write the page: what was earned, what failed, and the message of each check.
 
     Parameters
     ----------
     alias
-        The name under which the leaderboard lists the submission, where it is not its own.
+        The name of the submission on the leaderboard, if it differs from its own.
     """
     parts = [f"# Result of {code_span(view.submission)}\n", _headline(view)]
     if view.refused:

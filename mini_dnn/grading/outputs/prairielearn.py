@@ -9,11 +9,11 @@ from typing import Any
 
 from mini_dnn.grading.outputs.view import View, fitted
 
-MAX_BYTES = 1_000_000  # the service takes 1 MB
+MAX_BYTES = 1_000_000  # the service accepts 1 MB
 
 
 def prairielearn(view: View) -> str:
-    """The file's content, cut to what the service takes."""
+    """Return the content of the file, shortened to the size that the service accepts."""
     return fitted(view, _results, MAX_BYTES)
 
 

@@ -9,8 +9,8 @@ from mini_dnn.grading.outputs.text import code_span, one_line
 from mini_dnn.grading.similarity import LEAST_SHARE, Likeness, Place
 
 COLUMNS = ("submission", "other", "shipped", "share", "share_of_other", "lines", "other_lines")
-MOST_CHARACTERS = 4000  # of a cell with lines
-MOST_PLACES = 6  # of a pair on the page; the table has all
+MOST_CHARACTERS = 4000  # of a cell with lines of code
+MOST_PLACES = 6  # places shown for a pair; the CSV file has all
 
 HEAD = f"""# Similar code
 
@@ -22,7 +22,7 @@ a share of {LEAST_SHARE:.0%}.
 
 
 def similarity(pairs: Sequence[Likeness]) -> str:
-    """Each pair with the share of its code and where it stands; Markdown."""
+    """Return a page of Markdown: each pair, the share of similar code, and where it is."""
     if not pairs:
         return f"{HEAD}\nNo two submissions have similar code.\n"
     lines = ["| submission | share | is also in | share |", "| --- | ---: | --- | ---: |"]
@@ -35,7 +35,7 @@ def similarity(pairs: Sequence[Likeness]) -> str:
 
 
 def similarity_csv(pairs: Iterable[Likeness]) -> str:
-    """A row a pair."""
+    """Return a CSV file with one row per pair."""
     rows = (
         [
             one_line(pair.one),

@@ -1,4 +1,4 @@
-"""Tables for the staff: a row a submission, and a row a check with everything that was found."""
+"""Tables for staff: one row per submission, and one row per check with all details."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ CHECKS = (
     "message",
     "staff",
 )
-FORMULA = ("=", "+", "-", "@", "\t")  # a spreadsheet takes text that starts so for a formula
+FORMULA = ("=", "+", "-", "@", "\t")  # spreadsheets treat text that starts with one of these as a formula
 
-WHY_CHARACTERS = 300  # of what a check says; checks.csv has all
+WHY_CHARACTERS = 300  # of a check's message; checks.csv has the whole message
 
 Cell = str | float | None
 
 
 def grades_csv(grades: Sequence[Grade]) -> str:
-    """One row a submission."""
+    """Return a table with one row per submission."""
     return csv_of(GRADES, (_grade_row(grade) for grade in grades))
 
 
 def checks_csv(grades: Sequence[Grade]) -> str:
-    """One row a check, hidden ones too, with the staff's texts."""
+    """Return a table with one row per check, including hidden ones, with the staff texts."""
     return csv_of(CHECKS, (_check_row(grade, check) for grade in grades for check in grade.checks))
 
 
@@ -87,7 +87,7 @@ def _check_row(grade: Grade, check: Check) -> list[Cell]:
 
 
 def _why(check: Check) -> str:
-    """What a check says, in a line; of one that is not shown, what it says to the staff."""
+    """The message of a check on one line. For a hidden check, it is the message for staff."""
     text = check.staff if check.hidden and check.staff else check.message
     return one_line(text, WHY_CHARACTERS) if text else ""
 
@@ -98,7 +98,7 @@ def _passed(checks: Iterable[Check]) -> str:
 
 
 def csv_of(head: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
-    """A table that a spreadsheet reads and runs nothing of."""
+    """Return a table in which spreadsheets find nothing to run."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(head)
@@ -107,5 +107,5 @@ def csv_of(head: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
 
 
 def _cell(value: Cell) -> Cell:
-    """The value; text that a spreadsheet would run gets an apostrophe in front."""
+    """Return the value. Text that a spreadsheet would run gets an apostrophe in front."""
     return "'" + value if isinstance(value, str) and value.startswith(FORMULA) else value

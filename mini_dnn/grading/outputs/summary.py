@@ -1,4 +1,4 @@
-"""A page for the staff: how a class did, and its most frequent mistakes."""
+"""A page for staff: the results of a class, and its most frequent mistakes."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from mini_dnn.grading.grades import FAILED, PASSED, SKIPPED, Check, Grade
 from mini_dnn.grading.outputs.text import code_span, one_line
 
-BINS = 10  # of the distribution
-BAR = 40  # characters of its longest bar
+BINS = 10  # bars of the distribution
+BAR = 40  # characters of the longest bar
 MOST_MISTAKES = 12
 MISTAKE_CHARACTERS = 100
 NUMBERS = re.compile(r"\d+(?:[.,]\d+)*(?:e[+-]?\d+)?")
 
 
 def summary(grades: Sequence[Grade]) -> str:
-    """Points, their distribution, each check's results, and what failed most often; Markdown."""
+    """Return a page of Markdown: points, their distribution, results per check, most frequent failures."""
     parts = ["# Class summary", ""]
     if not grades:
         return "\n".join([*parts, "Nothing was graded yet.", ""])
@@ -46,7 +46,7 @@ def summary(grades: Sequence[Grade]) -> str:
 
 
 def _distribution(points: Sequence[float], most: float) -> list[str]:
-    """A bar for each tenth of the points."""
+    """Draw a bar for each tenth of the points."""
     if most <= 0:
         return ["No check has points."]
     counts = Counter(min(int(BINS * max(value, 0.0) / most), BINS - 1) for value in points)
@@ -81,7 +81,10 @@ def _checks(grades: Sequence[Grade]) -> list[str]:
 
 
 def _mistakes(grades: Sequence[Grade]) -> list[str]:
-    """Failures that are alike but for numbers, with how often they were met and one who made each."""
+    """Group failures that differ only in numbers.
+
+    Show how often each occurred, and one submission with it.
+    """
     met: dict[tuple[str, str], list[str]] = {}
     for grade in grades:
         for check in grade.checks:
@@ -98,7 +101,7 @@ def _mistakes(grades: Sequence[Grade]) -> list[str]:
 
 
 def _kind(check: Check) -> str:
-    """What a failed check said, without its numbers: its hint if there is one, else its first lines."""
+    """A failed check's message without numbers: its hint if there is one, else its first lines."""
     text = check.staff if check.hidden and check.staff else check.message
     hints = [line for line in text.splitlines() if line.startswith("hint: ")]
     return NUMBERS.sub("…", one_line(hints[0] if hints else text, MISTAKE_CHARACTERS))

@@ -1,7 +1,10 @@
-"""What a student may see of a grade. Files for students are made from this view, and never from a `Check`.
+"""What a student may see of a grade. Files for students are made from this view, never from a `Check`.
 
-Hidden checks are one line of it, ``hidden tests: 3 of 5 passed``: their names and messages stay behind, as
-every check's ``staff`` text does. So do their times, as a submission that sleeps could tell a shape by them.
+Hidden checks appear as one line, ``hidden tests: 3 of 5 passed``. Their names, messages and times are left
+out,
+because a submission that sleeps could reveal a shape by its time. The ``staff`` text of every check is left
+out,
+too.
 """
 
 from __future__ import annotations
@@ -18,13 +21,14 @@ from mini_dnn.grading.outputs.text import clean, cut, one_line
 HIDDEN = "hidden tests"
 ADVICE = "try odd batches and shapes that no tile size divides (run.py check, and infer --check)"
 FOLDED = "all checks"
-CUTS = (20_000, 4_000, 1_000, 200)  # characters of a message: the first that makes the file small enough
-DIGITS = 4  # of points, after the point
+# Characters of a message: the first of these that makes the file small enough is used
+CUTS = (20_000, 4_000, 1_000, 200)
+DIGITS = 4  # decimals of the points
 
 
 @dataclass(frozen=True)
 class Item:
-    """One line of a result: a check, or all hidden ones."""
+    """One line of a result: a check, or all hidden checks."""
 
     name: str
     status: str  # "passed", "failed" or "skipped"
@@ -36,7 +40,7 @@ class Item:
 
 @dataclass(frozen=True)
 class View:
-    """A result as its student sees it; all text is clean."""
+    """A result as the student sees it. All text is clean."""
 
     submission: str
     rubric: str
@@ -48,12 +52,12 @@ class View:
 
     @property
     def points(self) -> float:
-        """Points earned."""
+        """The points earned."""
         return round(sum(item.points for item in self.items), DIGITS)
 
     @property
     def max_points(self) -> float:
-        """Points possible."""
+        """The points possible."""
         return round(sum(item.max_points for item in self.items), DIGITS)
 
     @property
@@ -63,7 +67,7 @@ class View:
 
     @property
     def fraction(self) -> float:
-        """Score from 0 to 1; where there are no points to earn, whether it passed."""
+        """The score from 0 to 1. If there are no points, 1 if it passed and 0 if not."""
         if self.max_points <= 0:
             return float(self.passed)
         return min(1.0, max(0.0, self.points / self.max_points))
@@ -76,7 +80,7 @@ class View:
 
 
 def view_of(grade: Grade) -> View:
-    """What the student of a grade may see. If credit is refused, no check has points."""
+    """Return the student's view of a grade. If credit is refused, no check has points."""
     refused = bool(grade.refused)
     items = [_item(check, refused) for check in grade.public_checks]
     if grade.hidden_checks:
@@ -93,7 +97,7 @@ def view_of(grade: Grade) -> View:
 
 
 def fitted(view: View, build: Callable[[View], Any], max_bytes: int) -> str:
-    """JSON of what ``build`` makes of a view, in at most ``max_bytes``: messages are cut, or all made one."""
+    """Build JSON from a view in at most ``max_bytes``: messages are shortened, or merged into one."""
     for characters in CUTS:
         text = _json(build(_cut(view, characters)))
         if len(text.encode()) <= max_bytes:
@@ -122,7 +126,7 @@ def _hidden(checks: list[Check], refused: bool) -> Item:
         points=0.0 if refused else round(sum(check.points for check in checks), DIGITS),
         max_points=round(sum(check.max_points for check in checks), DIGITS),
         message=", ".join(notes) + (f"; {ADVICE}" if failed else ""),
-        seconds=0.0,  # a plan could tell by its time what it was asked
+        seconds=0.0,  # the time could reveal the problem to a plan
     )
 
 
@@ -132,7 +136,7 @@ def _cut(view: View, characters: int) -> View:
 
 
 def _folded(view: View) -> View:
-    """One item in place of all."""
+    """Return a single item in place of all items."""
     passed = sum(item.status == PASSED for item in view.items)
     item = Item(
         name=FOLDED,

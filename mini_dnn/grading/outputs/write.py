@@ -1,4 +1,4 @@
-"""Everything that a grading run writes for people and for grading services."""
+"""Write all results of a grading run, for people and for grading services."""
 
 from __future__ import annotations
 
@@ -35,34 +35,34 @@ def write_all(
     """Write the results of a grading run.
 
     ========================================  ==========================================================
-    ``students/NAME/result.md``               what the student reads
+    ``students/NAME/result.md``               the page for the student
     ``students/NAME/gradescope.json``         ``results.json`` of Gradescope
     ``students/NAME/prairielearn.json``       ``results.json`` of PrairieLearn
     ``students/NAME/github-classroom.env``    the variable for GitHub Classroom's reporter
-    ``staff/grades.csv``, ``checks.csv``      a row a submission, a row a check
-    ``staff/summary.md``                      how the class did, and what failed most often
-    ``staff/similarity.md``, ``.csv``         which submissions are alike, if that was asked
-    ``staff/aliases.json``                    who is who on the leaderboard, if it is anonymous
-    ``leaderboard.md``, ``leaderboard.json``  the fastest first
+    ``staff/grades.csv``, ``checks.csv``      one row per submission, one row per check
+    ``staff/summary.md``                      the results of the class, and the most frequent failures
+    ``staff/similarity.md``, ``.csv``         similar submissions, if the comparison was requested
+    ``staff/aliases.json``                    the names behind an anonymous leaderboard
+    ``leaderboard.md``, ``leaderboard.json``  the leaderboard, fastest first
     ========================================  ==========================================================
 
-    ``students/`` and the leaderboard can be handed out; ``staff/`` cannot.
+    ``students/`` and the leaderboard can be given to students, but ``staff/`` cannot.
 
     Parameters
     ----------
     grades
-        At most one of a submission.
+        At most one grade per submission.
     folder
-        Made if need be. Files of an earlier run are replaced, each at once.
+        Created if necessary. Files of an earlier run are replaced atomically.
     anonymous
-        Whether the leaderboard gives random names in place of the submissions'.
+        Whether the leaderboard shows random names instead of the submissions' names.
     pairs
-        Submissions that are alike; None: nobody looked.
+        Similar submissions; None if they were not compared.
 
     Raises
     ------
     DataError
-        A submission's name is no folder name or is there twice; or ``aliases.json`` is damaged.
+        A submission's name is not a valid folder name or occurs twice, or ``aliases.json`` is damaged.
     MiniDnnError
         A file cannot be written.
     """
