@@ -1,4 +1,4 @@
-"""The command line: one small module a verb, imported when it is named."""
+"""The command line: one small module for each verb, which is imported only when needed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mini_dnn.cli.common import DIFFERS, INTERRUPTED, WRONG_USE
 from mini_dnn.cli.parser import Parser
 from mini_dnn.errors import CheckError, MiniDnnError
 
-VERBS = {  # and their modules
+VERBS = {  # the verbs and their modules
     "infer": "infer",
     "classify": "classify",
     "list": "list_variants",
@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _version()
     if not words or (words[0].startswith("-") and words[0] not in ("-h", "--help")):
         words.insert(0, DEFAULT_VERB)
-    named = [words[0]] if words[0] in VERBS else VERBS  # the others need not be imported
+    named = [words[0]] if words[0] in VERBS else VERBS  # the other verbs need not be imported
     args = _parser(named).parse_args(words)
     if not getattr(args, "watch", False):
         return _status_of(lambda: args.run(args))
@@ -61,14 +61,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _status_of(work: Callable[[], int]) -> int:
-    """Run a verb; its exit status, and a message on standard error if it fails."""
+    """Run a verb and return its exit status. If it fails, print a message to standard error."""
     try:
         status = int(work())
         sys.stdout.flush()
         return status
     except MiniDnnError as error:
         return _failed(str(error), DIFFERS if isinstance(error, CheckError) else WRONG_USE)
-    except BrokenPipeError:  # the reader, such as head, has seen enough
+    except BrokenPipeError:  # the reader, such as head, has ended
         _discard_output()
         return DIFFERS
     except OSError as error:
@@ -110,21 +110,21 @@ def _failed(message: str, status: int) -> int:
 
 
 def _discard_output() -> None:
-    """Let what is still to be written go nowhere: Python would try once more at its end."""
+    """Discard output that is still to be written, because Python would try to write it again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _open_standard_streams() -> None:
-    """Standard streams that are closed lead nowhere, so that no file that is opened takes their numbers."""
+    """Connect closed standard streams to /dev/null, so that files opened later do not get their numbers."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this one
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
         stream = getattr(sys, name)
-        if number and isinstance(stream, TextIOWrapper):  # a sign that the locale lacks is no reason to stop
+        if number and isinstance(stream, TextIOWrapper):  # an unencodable character must not stop the program
             stream.reconfigure(errors="replace")
 
 

@@ -1,4 +1,4 @@
-"""What nvcc makes of a variant's kernels, in words: for ``show --ptx``, ``show --sass`` and ``diff``."""
+"""Present the output of nvcc for a variant's kernels: for ``show --ptx``, ``show --sass`` and ``diff``."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from mini_dnn.errors import UsageError
 from mini_dnn.variant import Variant
 from mini_dnn.variant.joined import prefixes
 
-MOST_KINDS = 12  # of instructions that a summary counts by name
+MOST_KINDS = 12  # kinds of instructions that a summary lists by name
 
 
 def assembled(variant: Variant, problem: Any, arch: int, language: str) -> list[Compiled]:
-    """The kernels of a variant, and of those that it calls, compiled for a problem.
+    """Compile the kernels of a variant, and of the variants that it calls, for a problem.
 
     Raises
     ------
     UsageError
-        It has no kernels.
+        The variant has no kernels.
     """
     if variant.plan is None:
         raise UsageError(f"{variant.name} runs on the host and has no machine code; use a variant such as m1")
@@ -52,9 +52,9 @@ def listing(kernels: Sequence[Compiled], variant: Variant, title: str, arch: int
 
 
 def counts(old: Sequence[Compiled], new: Sequence[Compiled]) -> list[tuple[str, int, int]]:
-    """Rows of a comparison of two variants: what is counted, and how much of it each has in all its kernels.
+    """Compare two variants: rows with the name of a count, and its value in all kernels of each variant.
 
-    Registers and shared memory are those of the kernel that takes most.
+    Registers and shared memory are those of the kernel that uses the most.
     """
     before, after = (_total(one) for one in (old, new))
     kinds = sorted({*before, *after}, key=lambda kind: (-max(before[kind], after[kind]), kind))
@@ -95,7 +95,7 @@ def _code(kernel: Compiled, variant: Variant) -> Iterator[str]:
 
 
 def _source(file: str, line: int, variant: Variant) -> str:
-    """A line of a source with its place; of a file that cannot be read, the place alone."""
+    """A source line with its place, or only the place if the file cannot be read."""
     path = Path(file)
     inside = path.is_relative_to(variant.folder)
     name = path.relative_to(variant.folder).as_posix() if inside else path.name

@@ -1,4 +1,4 @@
-"""Verb ``assign``: sheets for students, as Markdown and PDF."""
+"""Verb ``assign``: assignment sheets for students, as Markdown and PDF."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
 
 
 def add_rubric(parser: argparse.ArgumentParser) -> None:
-    """Add the rubric that sheets tell of."""
+    """Add the option for the sheet's rubric."""
     parser.add_argument(
         "--rubric", metavar="FILE|PRESET", help="the rubric that the sheet describes (default: none)"
     )
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
 def sheets(
     named: Iterable[str], rubric: Rubric | None, kept: Collection[str] | None = None
 ) -> tuple[dict[str, bytes], str]:
-    """Files of sheets by their names; and why there is no PDF among them, if there is none."""
+    """Return the files of the sheets by name, and why there is no PDF if there is none."""
     files: dict[str, bytes] = {}
     note = ""
     for group in named:

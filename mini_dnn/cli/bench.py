@@ -1,4 +1,4 @@
-"""Verb ``bench``: honest op times of variants, with all that a figure needs to be believed."""
+"""Verb ``bench``: op times of variants, with everything that is needed to trust a figure."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class Asked:
-    """What is to be measured."""
+    """What to measure."""
 
-    in_network: Sequence[Variant]  # each at every one of `batches`, on images
+    in_network: Sequence[Variant]  # each at all `batches`, on images
     batches: Sequence[int]
-    at_random: Sequence[Variant]  # each at those of `problems` that are its operation's, on random inputs
-    problems: Sequence[tuple[str, str, Any]]  # operation, name, problem
+    at_random: Sequence[Variant]  # each at the `problems` of its operation, on random inputs
+    problems: Sequence[tuple[str, str, Any]]  # operation, name and problem
 
 
 def add_parser(verbs: argparse._SubParsersAction) -> None:
@@ -87,7 +87,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure, print a line a row, and write the results."""
+    """Measure, print a line for each row, and write the results."""
     serving = bench_serving.wanted(args)
     batches = _batches(args.batch) if args.batch else None
     variants = _variants(args, serving)
@@ -139,7 +139,7 @@ def _check_executor(args: argparse.Namespace, serving: bool) -> None:
 
 
 def _elsewhere(args: argparse.Namespace, variants: Sequence[Variant], asked: Asked) -> int:
-    """Measure by an engine; the file is that of one process in all but times."""
+    """Measure on an engine. Apart from times, the file is the same as that of one process."""
     profile = read_profile(args.profile, args.executor)
     if profile.gpu and args.device != "emulator":
         profile = profile.gpu
@@ -167,7 +167,7 @@ def _elsewhere(args: argparse.Namespace, variants: Sequence[Variant], asked: Ask
 
 
 def _measure(bench: Bench, program: Program | None, asked: Asked, args: argparse.Namespace) -> None:
-    """Measure everything; results are written as they arrive, so that a later failure loses none."""
+    """Measure everything. Results are written as they arrive, so that a later failure loses none of them."""
 
     def keep() -> None:
         if args.out:
@@ -187,12 +187,12 @@ def _measure(bench: Bench, program: Program | None, asked: Asked, args: argparse
 
 
 def _variants(args: argparse.Namespace, serving: bool) -> list[Variant]:
-    """The variants that are asked for.
+    """Return the requested variants.
 
     Raises
     ------
     UsageError
-        They do not go together.
+        They cannot be combined.
     """
     if args.op and args.op not in ops.names():
         args.op, args.impl = None, [_variant_name(args.op), *(args.impl or ())]
@@ -211,7 +211,7 @@ def _variants(args: argparse.Namespace, serving: bool) -> list[Variant]:
 
 
 def _variant_name(name: str) -> str:
-    """The name, which is a variant's."""
+    """Check that this is the name of a variant, and return it."""
     try:
         find(name)
     except VariantError as error:
@@ -222,12 +222,12 @@ def _variant_name(name: str) -> str:
 
 
 def _asked(args: argparse.Namespace, variants: Sequence[Variant], batches: Sequence[int] | None) -> Asked:
-    """What is to be measured of them.
+    """Determine what to measure of the variants.
 
     Raises
     ------
     UsageError
-        No such problem, or flags that do not go together.
+        There is no such problem, or flags cannot be combined.
     """
     if args.shapes and batches:
         raise UsageError("--shapes already contains the sizes of the batches; remove --batch")
@@ -252,7 +252,7 @@ def _batches(text: str) -> list[int]:
 
 
 def _printer(asked: Asked, trial: Trial) -> Callable[[Row | Skipped], None]:
-    """Print the head of a table; returns what prints its rows and keeps them for the work log."""
+    """Print the table's head. Return a function that prints rows and keeps them for the work log."""
     variants = [variant.name for variant in (*asked.in_network, *asked.at_random)]
     problems = [*ops.find(LAYER).course, *(name for _, name, _ in asked.problems)]
     width, wide = max(map(len, variants)), max(map(len, problems))

@@ -1,4 +1,4 @@
-"""``bench --throughput --gpus``: entries per second by one GPU, and by several at the same time."""
+"""``bench --throughput --gpus``: images per second on one GPU, and on several at the same time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mini_dnn.variant import Variant
 
 
 def run(args: argparse.Namespace, networks: Sequence[Variant], batches: Sequence[int] | None) -> int:
-    """Measure, print a line for each number of GPUs, and write them.
+    """Measure, print a line for each number of GPUs, and write the results.
 
     Raises
     ------

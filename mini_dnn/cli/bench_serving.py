@@ -1,4 +1,4 @@
-"""``bench --latency``, ``--growth`` and ``--throughput``: what serving costs."""
+"""``bench --latency``, ``--growth`` and ``--throughput``: the cost of serving."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ Row = Latency | Growth | Throughput
 
 @dataclass(frozen=True)
 class Asked:
-    """What is to be measured, of which variants."""
+    """What to measure, and the variants."""
 
-    measures: Sequence[str]  # of `MEASURES`
-    networks: Sequence[Variant]  # that stay on the device
-    others: Sequence[Variant]  # whose growth is measured beside
+    measures: Sequence[str]  # some of `MEASURES`
+    networks: Sequence[Variant]  # networks that stay on the device
+    others: Sequence[Variant]  # other variants whose growth is also measured
     batches: Sequence[int]  # empty for the defaults
-    sends: Sequence[str]  # forms in which an entry is sent; empty for the defaults
+    sends: Sequence[str]  # forms in which an image is sent; empty for the defaults
     requests: int
-    program: Program | None  # of the networks that have trained weights and images
+    program: Program | None  # for networks with trained weights and images
 
     def forms(self, variant: Variant) -> Sequence[str]:
-        """The forms in which a network is sent entries: those asked for, or all that can be.
+        """Return the forms in which images are sent to a network: those requested, or all possible ones.
 
         Raises
         ------
         UsageError
-            One that was asked for is none of its operation's.
+            The operation does not have a requested form.
         """
         known = variant.operation.course
         for send in self.sends:
@@ -60,14 +60,14 @@ class Asked:
         return all_forms(variant, self.program)
 
     def service(self, variant: Variant, send: str, entries: int) -> Service:
-        """A network with so many entries: images and trained weights, or random ones."""
+        """Create a service with this many images and trained weights, or with random ones."""
         if self.program and variant.op == NETWORK:
             return self.program.service(variant, send, entries)
         return Service.at_random(variant, send, variant.operation.course[send].with_batch(entries))
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags to those of ``bench``."""
+    """Add the serving flags to the parser of ``bench``."""
     group = parser.add_argument_group(
         "serving",
         "Measure on a GPU, instead of the times of single operations. The first three flags can be combined.",
@@ -108,7 +108,7 @@ def wanted(args: argparse.Namespace) -> bool:
     Raises
     ------
     UsageError
-        A flag was given that would have no effect.
+        A flag would have no effect.
     """
     asked = [name for name in MEASURES if getattr(args, name)]
     goes_with = {
@@ -132,9 +132,9 @@ def wanted(args: argparse.Namespace) -> bool:
 
 
 def run(args: argparse.Namespace, others: Sequence[Variant], batches: Sequence[int] | None) -> int:
-    """Measure, print a line for each row, and write them.
+    """Measure, print a line for each row, and write the results.
 
-    ``others`` are variants whose growth is measured, too; ``batches`` are None for the defaults.
+    ``others`` are variants whose growth is measured as well. ``batches`` is None for the defaults.
     """
     networks = [_network(name) for name in args.resident or ["whole"]]
     if args.gpus:
@@ -166,14 +166,15 @@ def run(args: argparse.Namespace, others: Sequence[Variant], batches: Sequence[i
 
 
 def _network(name: str) -> Variant:
-    """A variant of an operation with weights, which are what stays on a device."""
+    """Return a variant of an operation with weights, as only these stay on a device."""
     variant = find_step(name) if name in STEPS else find(name)
     problem = next(iter(variant.operation.course.values()))
-    return variant if problem.named("weight") else find_step(name)  # which says what is wrong
+    # Raises an error that explains the problem
+    return variant if problem.named("weight") else find_step(name)
 
 
 def _measure(bench: ServingBench, asked: Asked, out: Path | None) -> None:
-    """Measure, and show and write each row as soon as it is known."""
+    """Measure, and show and write each row as soon as it is available."""
     width = max(len(variant.name) for variant in (*asked.networks, *asked.others))
     for name, row in _rows(bench, asked):
         getattr(bench.record, name).append(row)
@@ -185,7 +186,7 @@ def _measure(bench: ServingBench, asked: Asked, out: Path | None) -> None:
 
 
 def _rows(bench: ServingBench, asked: Asked) -> Iterator[tuple[str, Row]]:
-    """Each row as soon as it is measured, and which of `MEASURES` it belongs to."""
+    """Yield each row as soon as it is measured, with its measure of `MEASURES`."""
     if "latency" in asked.measures:
         for variant in asked.networks:
             for send in asked.forms(variant)[: len(asked.sends) or 1]:
@@ -203,7 +204,7 @@ def _rows(bench: ServingBench, asked: Asked) -> Iterator[tuple[str, Row]]:
 
 
 def _growing(asked: Asked) -> Iterator[tuple[Variant, str, Any]]:
-    """All problems of the single operations, and the first of each network."""
+    """All problems of single operations, and the first problem of each network."""
     for variant in asked.others:
         for name, problem in variant.operation.course.items():
             yield variant, name, problem

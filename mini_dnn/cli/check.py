@@ -1,4 +1,4 @@
-"""Verb ``check``: find what is wrong with a kernel, without a GPU or on one."""
+"""Verb ``check``: find mistakes in a kernel, with or without a GPU."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _steps(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check, and print the verdict; 1 if something was found, or if too little was run to tell."""
+    """Check and print the verdict. Return 1 if something was found, or if too little ran for a verdict."""
     variant = find(variant_of(args))
     if variant.plan is None:
         raise UsageError(
@@ -162,7 +162,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 class Verdict(RegexHighlighter):
-    """Colours of a verdict, on a terminal."""
+    """The colours of a verdict on a terminal."""
 
     base_style = "verdict."
     highlights = (
@@ -187,13 +187,13 @@ THEME = Theme(
 
 
 def show(report: Report, console: Console) -> None:
-    """Print the verdict; a console that is no terminal gets plain lines."""
+    """Print the verdict, without colours if the console is not a terminal."""
     for line in describe(report):
         console.print(line, soft_wrap=True, markup=False, emoji=False)
 
 
 def describe(report: Report) -> list[str]:
-    """The verdict, as a student reads it."""
+    """Return the verdict in lines for a student."""
     lines = []
     for result in report.results:
         verdict = f"not run: {result.refused}" if result.refused else "clean"
@@ -211,9 +211,9 @@ def describe(report: Report) -> list[str]:
 
 
 def problems_in(report: Report, source: Path) -> list[str]:
-    """A line for each place of a finding, as compilers print errors.
+    """Return a line for each place of a finding, in the format of compiler errors.
 
-    Where no place is known, it is the kernel's first line.
+    A finding without a place refers to the kernel's first line.
     """
     paths = {path.name: path for path in reversed(source_files(source))}
     lines = []
@@ -228,7 +228,7 @@ def problems_in(report: Report, source: Path) -> list[str]:
 
 
 def _summary(report: Report) -> str:
-    """The last line: what was found, at how many of the problems, and whether that is enough to tell."""
+    """The last line: the findings, at how many problems, and whether that is enough for a verdict."""
     count, ran, refused = len(report.findings), len(report.ran), len(report.results) - len(report.ran)
     found = f"{count} finding{'s' * (count > 1)}" if count else "no findings"
     where = f"at {ran} shape{'s' * (ran != 1)}"

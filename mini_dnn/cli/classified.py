@@ -1,4 +1,4 @@
-"""What ``classify`` writes: lines for people, JSON, CSV."""
+"""The output of ``classify``: lines for people, JSON, CSV."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from mini_dnn.measuring.pipeline import Spent
 from mini_dnn.paths import replacing
 
 STDOUT = "-"
-LONG = 0.25  # of the time: who waits so long has not enough work
-FORMATS = {  # flags and their help texts
+LONG = 0.25  # of the time; whoever waits that long does not have enough work
+FORMATS = {  # the flags and their help texts
     "json": "write the classes to FILE as one JSON object; - for standard output",
     "jsonl": "write JSON lines, one object per picture",
     "csv": "write a table with one line per class",
@@ -30,19 +30,19 @@ FORMATS = {  # flags and their help texts
 
 
 class Outputs:
-    """Where results go: standard output for people, unless JSON or CSV goes there; and files.
+    """The outputs: standard output for people, unless JSON or CSV goes there, and files.
 
     Parameters
     ----------
     files
-        By the names of `FORMATS`: files, or ``-`` for standard output, or None.
+        File names by format (see `FORMATS`): a file, ``-`` for standard output, or None.
     force
-        Whether files that exist may be replaced.
+        Whether existing files may be replaced.
 
     Raises
     ------
     UsageError
-        Nothing can be written there.
+        An output cannot be written.
     """
 
     def __init__(self, files: Mapping[str, str | None], force: bool) -> None:
@@ -57,11 +57,11 @@ class Outputs:
         if self._files.get("--parquet") == STDOUT:
             raise UsageError("--parquet -: such a file cannot be written to standard output; name a file")
         if "--parquet" in self._files:
-            pyarrow()  # which is missing now, not after the work
+            pyarrow()  # raises an error now instead of after the work if it is missing
         for flag, name in self._files.items():
             if name == STDOUT:
                 continue
-            check_output(flag, Path(name), force=True)  # below it is stricter
+            check_output(flag, Path(name), force=True)  # the check below is stricter
             if Path(name).exists() and not force:
                 raise UsageError(
                     f"{flag} {name} already exists; name another file, or use --force to replace it"
@@ -69,19 +69,19 @@ class Outputs:
 
     @property
     def kept(self) -> Path | None:
-        """The folder beside the first file where what is done is kept until all is; None without a file."""
+        """The folder next to the first file that keeps finished work until the end; None without a file."""
         files = [name for name in self._files.values() if name != STDOUT]
         return Path(f"{files[0]}.parts") if files else None
 
     def head(self, text: str) -> None:
-        """Say something about the run: on standard output, or on standard error if results go there."""
+        """Print something about the run: to standard output, or to standard error if results go there."""
         print(text, file=sys.stdout if self._people else sys.stderr, flush=True)
 
     @contextmanager
     def open(
         self, about: Mapping[str, Any], classes: Sequence[str], labelled: bool = False
     ) -> Iterator[Writer]:
-        """A writer; its files take their names when it is closed without an error, and not before."""
+        """Open a writer. Its files get their names only when it is closed without an error."""
         with ExitStack() as stack:
             streams = {
                 flag: stack.enter_context(_stream(name))
@@ -94,7 +94,7 @@ class Outputs:
 
 
 class Writer:
-    """Writes results as soon as they are there: memory does not grow with their number."""
+    """Writes results as soon as they arrive, so that memory does not grow with their number."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class Writer:
             self._others.append((table, Table(classes)))
 
     def add(self, answers: Answers, labels: Sequence[int] | None = None) -> None:
-        """The next pictures, and the numbers of their right classes where these are known."""
+        """Add pictures, and the numbers of their right classes if they are known."""
         for run in runs(answers, labels):
             if any(run.errors):
                 sys.stdout.flush()
@@ -137,7 +137,7 @@ class Writer:
                 self._rows.add(run)
 
     def end(self, figures: Mapping[str, Any]) -> None:
-        """No more come; what is said of all of them."""
+        """End the output with the figures of all pictures."""
         if self._json:
             rest = json.dumps(figures, indent=1, default=str)[2:]
             self._json.write(f"\n ],\n{rest}\n")
@@ -146,14 +146,14 @@ class Writer:
 
 @dataclass
 class Tally:
-    """What became of the pictures so far."""
+    """Counts what happened to the pictures so far."""
 
     classified: int = 0
     failed: int = 0
-    right: int = 0  # of the classified ones, whose likeliest class is their label
+    right: int = 0  # classified pictures whose likeliest class is their label
 
     def add(self, answers: Answers, labels: Sequence[int] | None) -> None:
-        """More pictures, and their labels where these are known."""
+        """Add pictures, and their labels if they are known."""
         classified = answers.errors.count("")
         self.classified += classified
         self.failed += len(answers.errors) - classified
@@ -163,12 +163,12 @@ class Tally:
 
     @property
     def done(self) -> int:
-        """Pictures that need no more work."""
+        """The number of pictures that need no more work."""
         return self.classified + self.failed
 
     @property
     def accuracy(self) -> float | None:
-        """Of the pictures that could be read; None if there is none."""
+        """The accuracy on the pictures that could be read, or None if there are none."""
         return self.right / self.classified if self.classified else None
 
 
@@ -178,14 +178,14 @@ def _columns(labelled: bool) -> Mapping[str, str]:
 
 @contextmanager
 def _parquet(path: Path, classes: Sequence[str], labelled: bool) -> Iterator[Rows]:
-    """A table that takes its name at the end."""
+    """Open a table that gets its name at the end."""
     with replacing(path) as temporary, closing(Rows(temporary, _columns(labelled), classes)) as rows:
         yield rows
 
 
 @contextmanager
 def _stream(name: str) -> Iterator[TextIO]:
-    """Standard output, or a file that takes its name at the end; names of files are written as they are."""
+    """Open standard output, or a file that gets its name at the end. File names are written unchanged."""
     if name == STDOUT:
         sys.stdout.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]
         yield sys.stdout
@@ -198,7 +198,7 @@ def _stream(name: str) -> Iterator[TextIO]:
 
 
 def figures(tally: Tally, spent: Spent, output: float, seconds: float, labelled: bool) -> dict[str, Any]:
-    """What the JSON says of the run."""
+    """The figures of the run, for JSON."""
     return {
         "classified": tally.classified,
         "failed": tally.failed,
@@ -214,17 +214,18 @@ def figures(tally: Tally, spent: Spent, output: float, seconds: float, labelled:
 
 
 def limit(spent: Spent, output: float, run: float) -> str:
-    """What all else waited for: ``"decoding"``, ``"copies"``, ``"network"``, ``"results"`` or ``"output"``.
+    """Return what limits a run: ``"decoding"``, ``"copies"``, ``"network"``, ``"results"`` or ``"output"``.
 
-    The first three are waited for by whoever writes results. So they are the limit even if results take more
-    time, unless the waits are so short that they were hardly more than a look whether the work is done.
+    The writer of the results waits for the first three. Therefore, they are the limit even if results take
+    more
+    time, unless the waits are so short that they only check whether the work is done.
 
     Parameters
     ----------
     output
-        Seconds in which results were written.
+        Seconds spent writing results.
     run
-        Seconds of the run.
+        Total seconds of the run.
     """
     waits = {"network": spent.network, "decoding": spent.waited, "copies": spent.copying}
     longest = max(waits, key=waits.__getitem__)

@@ -1,4 +1,4 @@
-"""Verb ``classify``: what is on pictures of one's own, from their files to names of classes."""
+"""Verb ``classify``: classify your own pictures, from picture files to names of classes."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
 
 
 def add_flags(parser: argparse._ActionsContainer, formats: Iterable[str]) -> None:
-    """Add what all verbs that classify pictures have in common; ``formats`` are some of `FORMATS`."""
+    """Add the flags that all verbs for pictures have in common; ``formats`` are some of `FORMATS`."""
     parser.add_argument(
         "--list", metavar="FILE", help="a file that names more pictures, one per line; - for standard input"
     )
@@ -125,7 +125,7 @@ def add_flags(parser: argparse._ActionsContainer, formats: Iterable[str]) -> Non
 
 
 def run(args: argparse.Namespace) -> int:
-    """Classify; 0 if that was possible for all pictures, 1 if some could not be read."""
+    """Classify. Return 0 if all pictures could be classified, and 1 if some could not be read."""
     _check_flags(args)
     outputs = Outputs({flag: getattr(args, flag) for flag in FORMATS}, args.force)
     classifier = _classifier(args)
@@ -183,7 +183,7 @@ def _classifier(args: argparse.Namespace) -> Classifier:
 
 
 def _say_what(say: Callable[[str], None], classifier: Classifier, opened: Opened, count: int) -> None:
-    """What classifies how many pictures."""
+    """Print what classifies how many pictures."""
     title = classifier.known.title or classifier.model.title
     say(f"network   {title}, {len(classifier.classes)} classes, {opened.impl}")
     say(f"device    {opened.device}")
@@ -194,7 +194,7 @@ def _say_what(say: Callable[[str], None], classifier: Classifier, opened: Opened
 
 
 def _say_how(say: Callable[[str], None], tally: Tally, count: int, seconds: float, limited_by: str) -> None:
-    """How it went: rate, what limited it, and how many failed."""
+    """Print the rate, what limited it, and how many pictures failed."""
     rate = f"{tally.classified / seconds:,.1f} per second"
     say(f"\n{tally.classified:,} of {count:,} pictures in {seconds:.2f} s: {rate}")
     if tally.classified:
@@ -221,7 +221,7 @@ def _check_flags(args: argparse.Namespace) -> None:
 
 
 def _names(path: Path, classifier: Classifier) -> Sequence[str]:
-    """Names of the network's classes in a file."""
+    """Read the names of the network's classes from a file."""
     found, count = names.read(path), len(classifier.classes)
     if len(found) != count:
         raise UsageError(
@@ -232,7 +232,7 @@ def _names(path: Path, classifier: Classifier) -> Sequence[str]:
 
 
 def _recipe(path: Path | None) -> Recipe | None:
-    """The recipe in a file; None without one."""
+    """Read the recipe from a file; None without a file."""
     if path is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What ``classify`` works by: this process, a process for each GPU, or an engine."""
+"""Where ``classify`` runs: in this process, in a process for each GPU, or on an engine."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ HOST = "cpu"
 
 @dataclass(frozen=True)
 class Opened:
-    """What classifies, and what is said of it."""
+    """A classifier, and its description."""
 
     answers: Callable[[Kept, Spent], Iterator[Answers]]
     impl: str
-    code: str | None  # a hash of it
+    code: str | None  # a hash of the code
     device: str
-    kind: str  # of the device: answers of GPUs are kept, however many there are
-    remove: Callable[[], None] = lambda: None  # what was kept beside it
+    kind: str  # kind of device: answers of GPUs are reused for any number of GPUs
+    remove: Callable[[], None] = lambda: None  # removes the files that were kept
 
 
 def open_classifier(
     args: argparse.Namespace, classifier: Classifier, found: Sources, folder: Path | None, stack: ExitStack
 ) -> Opened:
-    """What classifies: an engine, processes for GPUs, or this process with a device or with NumPy."""
+    """Open a classifier: an engine, a process for each GPU, or this process with a device or NumPy."""
     total, cores = found.count, len(os.sched_getaffinity(0))
     impl = "" if args.impl in (None, HOST) else args.impl
     few = total if total <= args.shard else 0
@@ -75,7 +75,7 @@ def open_classifier(
 
 
 def _by_engine(args: argparse.Namespace, job: Job, found: Sources, folder: Path | None) -> Opened:
-    """Processes, Slurm, Dask or MPI."""
+    """Open a classifier on processes, Slurm, Dask or MPI."""
     if folder is None:
         raise UsageError(f"--executor {args.executor} needs a results file, such as --jsonl FILE")
     if args.impl in (None, HOST) and args.device == "auto":
@@ -95,7 +95,7 @@ def _by_engine(args: argparse.Namespace, job: Job, found: Sources, folder: Path 
 
 
 def _check_impl(name: str | None, classifier: Classifier) -> Variant | None:
-    """The variant of that name, which computes the network; None if there is no name."""
+    """Return the variant with this name, which computes the network; None if there is no name."""
     variant = find(name) if name not in (None, HOST) else None
     op = classifier.known.operation.name
     if variant and variant.op != op:
@@ -110,7 +110,7 @@ def _check_impl(name: str | None, classifier: Classifier) -> Variant | None:
 def _where(
     args: argparse.Namespace, classifier: Classifier, stack: ExitStack
 ) -> tuple[Variant | None, Device | None]:
-    """The variant that runs the network, and on which device; neither where NumPy does."""
+    """Return the variant that runs the network, and its device; neither if NumPy runs it."""
     variant = _check_impl(args.impl, classifier)
     if args.impl == HOST:
         return None, None

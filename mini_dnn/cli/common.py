@@ -1,4 +1,4 @@
-"""What several verbs share: exit statuses, files to be written, and the problems that are asked for."""
+"""Functions shared by several verbs: exit statuses, output files, and the requested problems."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from mini_dnn.ops import Operation
 from mini_dnn.paths import ROOT, write_atomically
 from mini_dnn.variant import Variant
 
-BUILD = ROOT / "build"  # which Git ignores
-DIFFERS = 1  # the run is complete, and its result is not what was expected
-WRONG_USE = 2  # something for the user to put right
+BUILD = ROOT / "build"  # Git ignores this folder
+DIFFERS = 1  # exit status: the run is complete, but its result is not the expected one
+WRONG_USE = 2  # exit status: the user must correct something
 INTERRUPTED = 130
-ARCH = 90  # of the GPU, by its compute capability times ten, that code is shown for where none is named
-MARKS = frozenset(("impl", "variant", "checksum", "schema"))  # one is in each JSON file that we write
-EMULATED = "n/a (emulator; CPU time does not predict GPU time)"  # instead of an op time
+ARCH = 90  # compute capability times ten of the GPU that code is shown for by default
+MARKS = frozenset(("impl", "variant", "checksum", "schema"))  # each JSON file that we write has one of them
+EMULATED = "n/a (emulator; CPU time does not predict GPU time)"  # replaces an op time
 
 
 def say_lost(line: str) -> None:
-    """Say at once, on standard error, that a GPU of several is lost."""
+    """Report on standard error, immediately, that one of several GPUs is lost."""
     print(f"WARNING: {line}", file=sys.stderr, flush=True)
 
 
 def seed(text: str) -> int:
-    """The type of ``--seed``: NumPy's generators accept nothing else."""
+    """The type of ``--seed``. NumPy's generators accept nothing else."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"'{text}' is not a seed: expected an integer of 0 or more")
     return int(text)
@@ -46,18 +46,18 @@ def add_force(parser: argparse.ArgumentParser) -> None:
 
 
 def check_output(flag: str, path: Path | None, force: bool) -> None:
-    """Refuse, before the work and not after it, a file that could not be written; None is fine.
+    """Raise an error before the work if an output file could not be written. None is accepted.
 
     Parameters
     ----------
     force
-        Whether a file that is there may be replaced if this program did not write it.
+        Whether an existing file may be replaced even if this program did not write it.
 
     Raises
     ------
     UsageError
-        The path is no regular file, or lies in a folder that does not exist or takes no file; or it holds
-        what somebody else wrote.
+        The path is not a regular file, its folder does not exist or is not writable, or the file was not
+        written by this program.
     """
     if path is None:
         return
@@ -73,7 +73,7 @@ def check_output(flag: str, path: Path | None, force: bool) -> None:
         folder.mkdir(exist_ok=True)  # every page writes there, and a fresh clone lacks it
     if not folder.is_dir():
         raise UsageError(f"{flag} {path}: there is no folder {folder}; create it first")
-    if path.exists() and not path.is_file():  # a device or a pipe, which a file would take the place of
+    if path.exists() and not path.is_file():  # a device or a pipe, which a file would replace
         raise UsageError(f"{flag} {path} is not a regular file; name one, such as {folder / 'out.json'}")
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
@@ -83,7 +83,7 @@ def check_output(flag: str, path: Path | None, force: bool) -> None:
 
 
 def add_variant(parser: argparse.ArgumentParser, default: str = "") -> None:
-    """Add the variant that a verb is about, which a name alone gives, and ``--impl`` too."""
+    """Add the argument for the variant of a verb: a name, or ``--impl``."""
     either = f"(default {default})" if default else ""
     parser.add_argument("name", nargs="?", metavar="VARIANT", help=f"a name or a path {either}".rstrip())
     parser.add_argument("--impl", metavar="VARIANT", help="the same")
@@ -91,12 +91,12 @@ def add_variant(parser: argparse.ArgumentParser, default: str = "") -> None:
 
 
 def variant_of(args: argparse.Namespace) -> str:
-    """The variant that is asked for, by name: see `add_variant`.
+    """Return the name of the requested variant: see `add_variant`.
 
     Raises
     ------
     UsageError
-        None is named, or two are.
+        No variant is named, or two are.
     """
     if args.name and args.impl:
         raise UsageError(f"{args.name} and --impl {args.impl} both name a variant; use one of them")
@@ -107,7 +107,7 @@ def variant_of(args: argparse.Namespace) -> str:
 
 
 def _is_output(path: Path) -> bool:
-    """Whether a file is empty, or the JSON of one of our verbs."""
+    """Whether a file is empty, or is JSON that one of our verbs wrote."""
     try:
         text = path.read_bytes()
         found = json.loads(text) if text else {"variant": ""}
@@ -117,12 +117,12 @@ def _is_output(path: Path) -> bool:
 
 
 def check_arch(variant: Variant, arch: int) -> int:
-    """The GPU that is asked for, by its compute capability times ten.
+    """Check the requested GPU, given by its compute capability times ten, and return it.
 
     Raises
     ------
     UsageError
-        It is too old for the variant.
+        The GPU is too old for the variant.
     """
     if arch < variant.min_arch:
         raise UsageError(f"--arch {arch}: {variant.name} needs {variant.min_arch} or newer")
@@ -136,23 +136,23 @@ def problems_of(
     batch: int | None = None,
     most: int | None = None,
 ) -> dict[str, Any]:
-    """The problems that a command line asks for, by name: all of the operation's course problems by default.
+    """Return the requested problems by name. The default is all course problems of the operation.
 
     Parameters
     ----------
     at
-        Names of course problems; ``"all"`` and ``"both"`` are all of them.
+        Names of course problems. ``"all"`` and ``"both"`` select all of them.
     shapes
-        Problems as ``--shapes`` takes them, instead.
+        Problems in the format of ``--shapes``, instead of ``at``.
     batch
-        How many entries the batch of each has, instead of its own.
+        The batch size for all problems, instead of their own.
     most
-        Where ``batch`` does not say: at most so many.
+        The largest batch size if ``batch`` is not given.
 
     Raises
     ------
     UsageError
-        There is no such problem, or both ways to name some were used.
+        There is no such problem, or both ways of selecting problems were used.
     """
     if at and shapes:
         raise UsageError("--at names problems of the course, and --shapes gives sizes; use only one of them")
@@ -181,12 +181,12 @@ def problems_of(
 
 
 def only(variants: Sequence[Variant], op: str, flag: str) -> Sequence[Variant]:
-    """Refuse variants of other operations than the one that a verb is about.
+    """Check that all variants are of the operation that a verb is about, and return them.
 
     Raises
     ------
     UsageError
-        One computes something else.
+        A variant computes something else.
     """
     for variant in variants:
         if variant.op != op:
@@ -199,12 +199,12 @@ def only(variants: Sequence[Variant], op: str, flag: str) -> Sequence[Variant]:
 
 
 def write_json(flag: str, path: Path | None, value: Any) -> None:
-    """Write a file of JSON, whole or not at all; None writes nothing.
+    """Write a JSON file atomically. None writes nothing.
 
     Raises
     ------
     MiniDnnError
-        It cannot be written.
+        The file cannot be written.
     """
     if path is None:
         return

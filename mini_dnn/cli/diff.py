@@ -1,4 +1,4 @@
-"""Verb ``diff``: what one variant changes in another, its parent as a rule."""
+"""Verb ``diff``: what a variant changes compared with another, by default with its parent."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STYLES = {
     "@@": "cyan",
     "+": "green",
     "-": "red",
-}  # by a line's first characters
+}  # by the first characters of a line
 
 
 def add_parser(verbs: argparse._SubParsersAction) -> None:
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _instructions(old: Variant, new: Variant, at: str | None, arch: int) -> list[str]:
-    """Lines of a table: what the machine code of two variants counts."""
+    """Lines of a table that compares the machine code of two variants."""
     if old.op != new.op:
         raise UsageError(
             f"{old.name} computes {old.op} and {new.name} {new.op}: they have no problem in common"

@@ -1,4 +1,4 @@
-"""Verb ``editor``: how clangd, and so an editor, is to read each kernel."""
+"""Verb ``editor``: tell clangd, and thereby an editor, how to read each kernel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mini_dnn.variant import Variant, find, mine, names
 
 FILE = "compile_commands.json"
 EMULATED = ("-xc++", "-std=c++20", "-include", "emulator.h")
-ARCH = 80  # that clang compiles for with --cuda: it has what most kernels use
+ARCH = 80  # for clang with --cuda; most kernels can be compiled for it
 
 
 def add_parser(verbs: argparse._SubParsersAction) -> None:
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     for name in (*names(), *mine()):
         try:
             variant = find(name)
-        except VariantError as error:  # one that is being written must not cost the others
+        except VariantError as error:  # an unfinished variant must not affect the others
             print(f"NOTE: skipped: {error}")
             continue
         if variant.plan:
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def entry(variant: Variant, toolkit: Path | None = None) -> dict[str, object]:
-    """How the kernel of a variant is compiled; with CUDA's headers where a toolkit is named."""
+    """Describe how the kernel of a variant is compiled, with CUDA's headers if a toolkit is given."""
     language = (
         _cuda(toolkit) if toolkit else ["-xc++", "-std=c++20", f"-isystem{INCLUDE}", "-include", "emulator.h"]
     )
@@ -83,7 +83,7 @@ def _cuda(toolkit: Path) -> list[str]:
 
 
 def _defines(variant: Variant) -> Defines:
-    """Those of the first problem that it takes; none where they cannot be told."""
+    """The definitions of the first problem that the variant accepts, or none if they cannot be determined."""
     try:
         taken = (one for one in variant.operation.course.values() if not variant.limit_for(one))
         problem = next(taken, None)

@@ -15,9 +15,9 @@ from mini_dnn.explain.page import MARK, page
 from mini_dnn.paths import write_atomically
 from mini_dnn.variant import Variant, find
 
-MOST = 2  # entries of a batch where nobody says how many: enough to see what is done for each
-MOST_FLOPS = 400_000_000  # of a problem where nobody names one: some ten seconds
-HEAD_BYTES = 1000  # of a page, which have its mark
+MOST = 2  # default batch size: enough to see the work for each image
+MOST_FLOPS = 400_000_000  # of the default problem, which takes about ten seconds
+HEAD_BYTES = 1000  # bytes of a page in which its mark is found
 
 
 def add_parser(verbs: argparse._SubParsersAction) -> None:
@@ -80,7 +80,7 @@ def describe(kernel: Counted) -> list[str]:
 
 
 def _beside(args: argparse.Namespace, variant: Variant) -> list[Variant]:
-    """The variant to compare with, if one is requested."""
+    """Return the variant to compare with, if one was requested."""
     if args.beside is None:
         return []
     name = args.beside or variant.parent
@@ -92,7 +92,7 @@ def _beside(args: argparse.Namespace, variant: Variant) -> list[Variant]:
 
 
 def _problem(args: argparse.Namespace, variant: Variant) -> Any:
-    """The requested problem, or else one that the emulator runs in seconds."""
+    """Return the requested problem, or else one that the emulator runs in seconds."""
     at, shapes = [args.at] if args.at else None, [args.shape] if args.shape else None
     problems = problems_of(variant.operation, at, shapes, args.batch, MOST)
     problem = next(iter(problems.values()))
@@ -111,7 +111,7 @@ def _problem(args: argparse.Namespace, variant: Variant) -> Any:
 
 
 def _check_page(path: Path, force: bool) -> None:
-    """Refuse to replace a file that is not a page of explain; see `check_output`."""
+    """Raise an error if the file exists and is not a page of explain; see `check_output`."""
     if path.is_file() and not force:
         with path.open("rb") as file:
             head = file.read(HEAD_BYTES)

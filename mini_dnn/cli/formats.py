@@ -1,7 +1,7 @@
-"""The formats of ``classify``: batches of answers as text or as columns.
+"""The output formats of ``classify``: batches of answers as text or as columns.
 
-Nothing is done for each class of each picture but to look its text up: names of classes are escaped once, and
-probabilities are put together from tables of digits. A batch is an array of pieces of text, joined at once.
+For each class of each picture, the text is only looked up: names of classes are escaped once, and
+probabilities are composed from tables of digits. A batch is an array of pieces of text, joined at once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 from mini_dnn.errors import UsageError
 from mini_dnn.measuring.answers import Answers
 
-COLUMNS = {  # of tables, and their types in a Parquet file
+COLUMNS = {  # columns of tables, and their types in a Parquet file
     "file": "string",
     "rank": "int32",
     "class": "int32",
@@ -29,9 +29,9 @@ COLUMNS = {  # of tables, and their types in a Parquet file
     "probability": "float64",
     "error": "string",
 }
-LABEL = {"label": "int32"}  # one more, where labels are given
+LABEL = {"label": "int32"}  # an additional column if labels are given
 DIGITS = 6  # of a probability
-GROUP = 5_000  # rows that are written at a time to a table by columns
+GROUP = 5_000  # rows that are written to a columnar table at a time
 TOGETHER = 1_000  # pictures that are written at a time, so that memory does not grow with a shard
 
 _to_json = json.JSONEncoder().encode
@@ -42,23 +42,23 @@ def _pieces(texts: Iterable[str]) -> np.ndarray:
 
 
 PERCENT = _pieces(f"{n / 1000:.1%}" for n in range(1001))
-# a probability is a piece of the first table and one of the second; the last 100 of these are all of it
+# A probability is a piece of the first table followed by one of the second. The last 100 pieces are complete.
 _FIRST = _pieces([*(repr(n / 1000) for n in range(1001)), *(f"0.{n:03}" for n in range(1000)), ""])
 _LAST = _pieces(["", *(f"{n:03}".rstrip("0") for n in range(1, 1000)), *(repr(n / 1e6) for n in range(100))])
 
 
 class Run(NamedTuple):
-    """Some pictures that follow each other: all of them could be read, or none."""
+    """Consecutive pictures of which either all could be read, or none."""
 
     names: Sequence[str]
-    errors: Sequence[str]  # empty ones, or none that is empty
-    labels: Sequence[int] | None  # the numbers of the right classes, where they are known
-    classes: np.ndarray  # (n, k), the likeliest first; (0, k) of pictures that could not be read
+    errors: Sequence[str]  # all empty, or all non-empty
+    labels: Sequence[int] | None  # the numbers of the right classes, if known
+    classes: np.ndarray  # (n, k), the likeliest first; (0, k) for pictures that could not be read
     probabilities: np.ndarray  # (n, k)
 
 
 def runs(answers: Answers, labels: Sequence[int] | None) -> Iterator[Run]:
-    """All of the answers, in their order."""
+    """Split answers into runs, in order."""
     last = good = 0
     for could_be_read, some in groupby(answers.errors, not_):
         first, last = last, last + sum(1 for _ in some)
@@ -76,14 +76,14 @@ def runs(answers: Answers, labels: Sequence[int] | None) -> Iterator[Run]:
 
 
 class People:
-    """A line for each picture."""
+    """One line for each picture."""
 
     def __init__(self, classes: Sequence[str]) -> None:
         self._classes = _pieces(f" {name}, " for name in classes)
         self._last = _pieces(f" {name}\n" for name in classes)
 
     def text(self, run: Run) -> str:
-        """The lines of pictures that could be read."""
+        """Return the lines of a run."""
         n, k = run.classes.shape
         pieces = np.empty((n, 1 + 2 * k), object)
         pieces[:, 0] = [f"{plain(name)}: " for name in run.names]
@@ -94,13 +94,13 @@ class People:
 
 
 class Table:
-    """Lines of CSV: one for each class of a picture, or one that says why it could not be read."""
+    """Lines of CSV: one for each class of a picture, or one with the reason why it could not be read."""
 
     def __init__(self, classes: Sequence[str]) -> None:
         self._classes = _pieces(f"{k},{name}" for k, name in enumerate(_fields(classes)))
 
     def text(self, run: Run) -> str:
-        """The lines."""
+        """Return the lines of a run."""
         if any(run.errors):
             labels = [""] * len(run.names) if run.labels is None else [f",{k}" for k in run.labels]
             fields = zip(_fields(run.names), _fields(run.errors), labels, strict=True)
@@ -119,7 +119,7 @@ class Table:
 
 @dataclass
 class Objects:
-    """JSON objects, with some text before and after each."""
+    """JSON objects, with text before and after each."""
 
     classes: Sequence[str]
     before: str = ""
@@ -132,7 +132,7 @@ class Objects:
         )
 
     def text(self, run: Run) -> str:
-        """The objects."""
+        """Return the objects of a run."""
         heads = [f'{self.before}{{"file": {_to_json(name)}, ' for name in run.names]
         if run.labels is not None:
             heads = [f'{head}"label": {k}, ' for head, k in zip(heads, run.labels, strict=True)]
@@ -150,7 +150,7 @@ class Objects:
 
 
 class Rows:
-    """Rows on their way to a Parquet file, a group of them at a time."""
+    """Rows for a Parquet file, which are written in groups."""
 
     def __init__(self, file: Path, columns: Mapping[str, str], classes: Sequence[str]) -> None:
         self._arrow, parquet = pyarrow()
@@ -160,7 +160,7 @@ class Rows:
         self._waiting = self._schema.empty_table()
 
     def add(self, run: Run) -> None:
-        """The next pictures; what no text can hold of the name of a file is escaped."""
+        """Add pictures. Bytes of a file name that text cannot represent are escaped."""
         n, k = run.classes.shape
         count, ranks = (n * k, k) if n else (len(run.names), 1)
         nothing = [None] * count
@@ -183,7 +183,7 @@ class Rows:
         self._add(columns)
 
     def close(self) -> None:
-        """No more come."""
+        """Write the remaining rows."""
         self._writer.write_table(self._waiting)
         self._writer.close()
 
@@ -194,16 +194,16 @@ class Rows:
         while len(some) >= GROUP:
             self._writer.write_table(some.slice(0, GROUP).combine_chunks())
             some = some.slice(GROUP)
-        self._waiting = some.combine_chunks()  # and not a view of more than waits
+        self._waiting = some.combine_chunks()  # a copy, because a view would keep all of the data
 
 
 def pyarrow() -> tuple[Any, Any]:
-    """The packages pyarrow and pyarrow.parquet.
+    """Import pyarrow and pyarrow.parquet.
 
     Raises
     ------
     UsageError
-        They are not installed.
+        pyarrow is not installed.
     """
     try:
         import pyarrow
@@ -224,7 +224,7 @@ def plain(name: str) -> str:
 
 
 def decimals(probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Texts of probabilities as ``repr`` writes them, rounded to `DIGITS`: the first and the second part."""
+    """Split the texts of probabilities, formatted as by ``repr`` and rounded to `DIGITS`, into two parts."""
     millionths = _scaled(probabilities, 10**DIGITS)
     first, last = np.divmod(millionths, 1000)
     small = millionths < 100  # such as 2e-05
@@ -232,12 +232,12 @@ def decimals(probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _scaled(probabilities: np.ndarray, count: int) -> np.ndarray:
-    """Probabilities in parts of ``count``; one that rounding put above 1 is 1."""
+    """Probabilities as multiples of 1 / ``count``, at most ``count``."""
     return np.rint(np.clip(probabilities, 0, 1).astype(np.float64) * count).astype(np.int64)
 
 
 def _fields(texts: Iterable[str]) -> list[str]:
-    """Each text as a field of CSV, with a comma behind it."""
+    """Each text as a field of CSV, followed by a comma."""
     lines: list[str] = []
     append: Callable[[str], None] = lines.append
     csv.writer(SimpleNamespace(write=append), lineterminator="\n").writerows((text, "") for text in texts)

@@ -1,4 +1,4 @@
-"""Verb ``grade``: grade submissions by a rubric, each in processes of its own."""
+"""Verb ``grade``: grade submissions by a rubric, each in separate processes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mini_dnn.grading.submission import Submission
 from mini_dnn.variant.given import given
 from mini_dnn.work import EXECUTORS, find_engine, read_profile
 
-VERDICT_CHARACTERS = 500  # of what a submission may have worded
+VERDICT_CHARACTERS = 500  # of text that a submission may have written
 
 
 def add_parser(verbs: argparse._SubParsersAction) -> None:
@@ -95,7 +95,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Grade, with a line a submission, and write the results."""
+    """Grade, print a line for each submission, and write the results."""
     if args.jobs is not None and args.jobs < 1:
         raise UsageError(f"--jobs {args.jobs}: expected 1 or more; there are {os.cpu_count()} processors")
     if args.jobs is not None and args.executor != "local":
@@ -145,7 +145,7 @@ def run(args: argparse.Namespace) -> int:
 def _graded(
     args: argparse.Namespace, submissions: Sequence[Submission], setting: Setting
 ) -> tuple[list[Grade], dict[str, str]]:
-    """Grades, and why others have none."""
+    """Return the grades, and the reasons why some submissions have none."""
     lines = _Lines(len(submissions))
     try:
         profile = read_profile(args.profile, args.executor)
@@ -159,7 +159,7 @@ def _graded(
 
 
 def _print_notes(grades: Sequence[Grade]) -> None:
-    """What holds for many of them."""
+    """Print notes that apply to many grades."""
     for device in sorted({grade.device for grade in grades}):
         print(f"device    {device}")
     if any(FILES_SHOW in check.staff for grade in grades for check in grade.checks):
@@ -180,7 +180,7 @@ def _print_notes(grades: Sequence[Grade]) -> None:
 
 
 class _Lines:
-    """Prints a line for each grade as soon as there is one."""
+    """Prints a line for each grade as soon as it is available."""
 
     def __init__(self, total: int) -> None:
         self._total, self._done = total, 0

@@ -43,7 +43,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the copy and say what is in it."""
+    """Write the copy and describe its contents."""
     check_folder(args.out)
     if args.rubric and not args.assign:
         raise UsageError("--rubric needs --assign, because the sheets describe how the work is graded")

@@ -21,7 +21,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the hint, or what to do where no blank is left."""
+    """Print the hint, or what to do next if no blank is left."""
     variant = find(args.name)
     for line in exercise.next_hint(variant.folder):
         print(line)

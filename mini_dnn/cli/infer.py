@@ -1,4 +1,4 @@
-"""Verb ``infer``: classify a batch of test images, with a network's heavy layers in a variant's kernels."""
+"""Verb ``infer``: classify a batch of test images, with the network's heavy layers in a variant's kernels."""
 
 from __future__ import annotations
 
@@ -44,9 +44,11 @@ from mini_dnn.running.timing import NO_TIMING, Timing
 from mini_dnn.variant import Variant, default_of, find
 
 BATCH = 10000
-ACCURACY_TOLERANCE = 0.001  # operands in FP16 may turn an image whose two best classes are close
-OF_TEST_IMAGES = ("linear", "check", "data", "data_dir", "repeat", "send", "watch")  # flags
-KINDS = {  # of layers that variants run
+# FP16 operands may change the result for an image whose two best classes are close
+ACCURACY_TOLERANCE = 0.001
+# Flags that need test images
+OF_TEST_IMAGES = ("linear", "check", "data", "data_dir", "repeat", "send", "watch")
+KINDS = {  # kinds of layers that variants run
     LAYER: Convolutions,
     ATTENTION: Attentions,
     PADDED: PaddedConvolutions,
@@ -110,12 +112,12 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
 
 
 def _steps() -> str:
-    """Short names of the networks' variants, in words."""
+    """The short names of the networks' variants, as text."""
     return "; ".join(f"{', '.join(steps)} of {network}" for network, steps in STEPS_OF.items())
 
 
 def run(args: argparse.Namespace) -> int:
-    """Classify and report; 0 if the accuracy is the expected one or none is known, 1 if it differs."""
+    """Classify and report. Return 1 if the accuracy differs from the expected one, else 0."""
     if infer_pictures.wanted(args):
         return infer_pictures.run(args)
     start = time.perf_counter()
@@ -176,7 +178,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _variant(model: Model, name: str) -> Variant | None:
-    """The variant of that name, which runs the network's layers; None where none is named."""
+    """Return the variant with this name, which runs the network's layers; None without a name."""
     if not name:
         return None
     if name == "cpu" and model.layer in ON_HOST:
@@ -234,7 +236,7 @@ def _print_head(variant: Variant, linear: Variant | None, device: str, program: 
 def _layer_by_layer(
     variant: Variant, linear: Variant | None, program: Program, args: argparse.Namespace, setting: Setting
 ) -> tuple[float, list[Figures]]:
-    """Accuracy and figures of the network with its heavy layers, and its linear ones, in a variant."""
+    """Return the accuracy and figures of the network with its heavy layers in a variant."""
     setting = replace(setting, entries=None if args.check else 0)
     part = None if setting.device and setting.device.has_clock else PART_IMAGES
     program.check_memory(args.batch, part, args.check)

@@ -1,4 +1,4 @@
-"""``infer --gpus``: a network on several GPUs, the batch cut over them by images."""
+"""``infer --gpus``: a network on several GPUs, which share the batch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mini_dnn.variant import Variant
 
 
 def team_of(variant: Variant, program: Program, args: argparse.Namespace) -> Team:
-    """A process for each GPU, with the network in it."""
+    """Create a process for each GPU, with the network in it."""
     some = places(args.gpus, args.device)
     most = max(last - first for first, last in parts_of(args.batch, len(some)))
     return Team(some, Inferring(Served.of(variant, args.send, args.batch, program), most), say_lost)
@@ -25,7 +25,7 @@ def team_of(variant: Variant, program: Program, args: argparse.Namespace) -> Tea
 def on_gpus(
     variant: Variant, program: Program, args: argparse.Namespace, team: Team
 ) -> tuple[float, list[dict[str, Any]]]:
-    """Accuracy and figures of the network on several GPUs."""
+    """Return the accuracy and figures of the network on several GPUs."""
     gpus = len(team.pids)
     probabilities, layer_ms = infer(team, parts_of(args.batch, gpus))
     service = program.service(variant, args.send, args.batch)

@@ -1,4 +1,4 @@
-"""``infer --pictures``: pictures from files instead of test images, by the code of ``classify``."""
+"""``infer --pictures``: picture files instead of test images, classified by the code of ``classify``."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from mini_dnn.errors import UsageError
 from mini_dnn.measuring.answers import BATCH, GPU_BATCH
 from mini_dnn.measuring.inference import STEPS_OF, find_step
 
-OTHERS = tuple(name for name in FORMATS if name != "json")  # infer has --json for its own figures
+OTHERS = tuple(name for name in FORMATS if name != "json")  # infer uses --json for its own figures
 
 
 def add_flags(parser: argparse.ArgumentParser, others: Iterable[str]) -> None:
-    """Add the flags to those of ``infer``, of which ``others`` are for test images alone."""
+    """Add the flags to ``infer``. The flags ``others`` only apply to test images."""
     group = parser.add_argument_group(
         "pictures",
         "Classify pictures from files of any size, instead of the data set's test images: see "
@@ -38,12 +38,12 @@ def add_flags(parser: argparse.ArgumentParser, others: Iterable[str]) -> None:
 
 
 def wanted(args: argparse.Namespace) -> bool:
-    """Whether pictures from files are to be classified.
+    """Whether picture files are to be classified.
 
     Raises
     ------
     UsageError
-        A flag was given that would have no effect.
+        A flag would have no effect.
     """
     asked = bool(args.pictures or args.list)
     for name, default in (args.of_test_images if asked else args.of_pictures).items():
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     Raises
     ------
     UsageError
-        The flags do not go together, or something that they name cannot be used.
+        Flags cannot be combined, or something that they name cannot be used.
     """
     steps = STEPS_OF[args.network]
     if args.impl and args.resident:

@@ -1,4 +1,4 @@
-"""``infer --resident``: a network whose layers are all on one device."""
+"""``infer --resident``: a network with all of its layers on one device."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Figures = dict[str, Any]
 def on_one_device(
     variant: Variant, program: Program, args: argparse.Namespace, setting: Setting
 ) -> tuple[float, list[Figures]]:
-    """Accuracy and figures of the network with every layer on the device."""
+    """Return the accuracy and figures of the network with every layer on the device."""
     setting = replace(setting, entries=CHECKED if args.check else 0)
     program.check_memory(args.batch, PART_IMAGES, args.check)
     whole = classify(variant, program, args.batch, args.send, setting)

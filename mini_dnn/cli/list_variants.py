@@ -1,4 +1,4 @@
-"""Verb ``list``: the variants that ``--impl`` takes, by operation."""
+"""Verb ``list``: the variants that ``--impl`` accepts, by operation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print two lines for each variant: what it is called, and its idea."""
+    """Print two lines for each variant: its name and its idea."""
     console = Console(highlight=False, soft_wrap=True)
     asked = [_operation(args.op)] if args.op else list(ops.names())
     loaded = {name: _loaded(name) for name in (*names(), *mine())}
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _operation(name: str) -> str:
-    """The operation of that name."""
+    """Check the name of an operation and return it."""
     known = {*names(), *mine(), *SHORT_NAMES}
     if name not in ops.names() and name in known:
         op = find(name).op

@@ -1,4 +1,4 @@
-"""Flags ``--log`` and ``--expect``: what was tried goes into a work log."""
+"""Flags ``--log`` and ``--expect``: record in a work log what was tried."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mini_dnn.variant import Variant, exercise
 from mini_dnn.variant.header import sections
 from mini_dnn.variant.scaffold import IDEA
 
-VARIABLE = "MINI_DNN_LOG"  # of the environment: the log where no flag names one
+VARIABLE = "MINI_DNN_LOG"  # environment variable with the default log
 OUTPUTS = ("json", "out")  # flags that name other files
 
 
@@ -39,30 +39,30 @@ def add_log(parser: argparse.ArgumentParser) -> None:
 
 @dataclass
 class Trial:
-    """What a command has found so far."""
+    """The results of a command so far."""
 
     device: str = ""
     ok: bool = True
     verdict: str = "done"
     notes: list[str] = field(default_factory=list)
     results: dict[str, list[Tried]] = field(default_factory=dict)  # by variant
-    failed: dict[str, str] = field(default_factory=dict)  # by variant: the error
+    failed: dict[str, str] = field(default_factory=dict)  # error message by variant
 
     def add(self, variant: str, result: Tried) -> None:
-        """Add what a variant did at a problem."""
+        """Add the result of a variant at a problem."""
         self.results.setdefault(variant, []).append(result)
 
 
 @contextmanager
 def logged(args: argparse.Namespace, variants: Sequence[Variant]) -> Iterator[Trial]:
-    """Append an entry for each variant at the end, also where an error ends the command.
+    """Append an entry for each variant at the end, even if an error ends the command.
 
-    Wrong use is not logged: nothing was tried.
+    Wrong use of the command line is not logged, because nothing was tried.
 
     Raises
     ------
     UsageError
-        The log's file is something else, or ``--expect`` has no log to go to.
+        The file is not a work log, or ``--expect`` was given without a log.
     """
     path = _log_of(args)
     trial = Trial()
@@ -70,7 +70,8 @@ def logged(args: argparse.Namespace, variants: Sequence[Variant]) -> Iterator[Tr
         yield trial
         return
     check_log(path)
-    hashes = {variant.name: code_of(variant) for variant in variants}  # now: files may change meanwhile
+    # Computed now, because files may change during the run
+    hashes = {variant.name: code_of(variant) for variant in variants}
     try:
         yield trial
     except UsageError:
@@ -86,7 +87,7 @@ def logged(args: argparse.Namespace, variants: Sequence[Variant]) -> Iterator[Tr
 
 
 def _log_of(args: argparse.Namespace) -> Path | None:
-    """The log that the flag names, or else the environment."""
+    """Return the log that the flag names, or else the environment."""
     named = os.environ.get(VARIABLE)
     path: Path | None = args.log or (Path(named) if named else None)
     if path is None and args.expect:
@@ -126,7 +127,7 @@ def _append(
 
 
 def _gain(variant: Variant) -> str:
-    """What the kernel's header expects; empty where it does not say."""
+    """The gain that the kernel's header expects, or an empty string."""
     if variant.host is not None:
         return ""
     text = variant.source.read_text(encoding="utf-8", errors="replace")

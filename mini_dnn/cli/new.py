@@ -1,4 +1,4 @@
-"""Verb ``new``: a folder for a variant of one's own, copied from another."""
+"""Verb ``new``: a folder for your own variant, copied from another one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Make the folder and say what to do next."""
+    """Create the folder and print what to do next."""
     if args.exercise:
         return _exercise(args)
     if not args.name:
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     source = find(args.source)
     folder = create(args.name, source)
     name = f"{MINE}/{args.name}" if is_own(args.name) else str(folder)
-    verb = [] if source.op == ops.DEFAULT else ["run"]  # without a verb: in the course's network
+    verb = [] if source.op == ops.DEFAULT else ["run"]  # without a verb, the course's network runs
     emulated = program(*verb, "--impl", name, "--device", "emulator", "--batch", "100")
     print(f"{folder} contains kernel.cu and variant.py, copied from {source.name}. Next:")
     print(f"\nrun it, without a GPU:\n  {emulated}")
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _exercise(args: argparse.Namespace) -> int:
-    """Make an exercise and say what to do next."""
+    """Create an exercise and print what to do next."""
     source = find(args.exercise)
     blanks = exercise.blanks_of(source)
     given = args.name or source.folder.name

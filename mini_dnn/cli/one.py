@@ -1,4 +1,4 @@
-"""Verb ``run``: one variant at problems of its operation, with random inputs."""
+"""Verb ``run``: run one variant at problems of its operation, with random inputs."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from mini_dnn.running.several import Several
 from mini_dnn.running.timing import NO_TIMING, Timing
 from mini_dnn.variant import find
 
-MOST = 100  # entries of a batch without a GPU, where nobody says how many
-MOST_FLOPS = 4_000_000_000  # of a problem without a GPU, where nobody names one: some seconds
+MOST = 100  # default batch size without a GPU
+MOST_FLOPS = 4_000_000_000  # of the default problem without a GPU, which takes some seconds
 
 
 def add_parser(verbs: argparse._SubParsersAction) -> None:
@@ -66,7 +66,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
 
 
 def run_verb(args: argparse.Namespace) -> int:
-    """Run at each problem and report. A result that differs from float64 ends it with an error."""
+    """Run each problem and report. A result that differs from float64 raises an error."""
     variant = find(variant_of(args))
     if args.repeat < 1:
         raise UsageError(f"--repeat {args.repeat}: expected 1 or more repeats")
@@ -117,7 +117,7 @@ def run_verb(args: argparse.Namespace) -> int:
 
 
 def _several(args: argparse.Namespace, stack: ExitStack) -> list[tuple[str, Device]]:
-    """The devices that ``--gpus`` names, which are closed with the stack, the last one first."""
+    """Open the devices that ``--gpus`` names. The stack closes them in reverse order."""
     found: list[tuple[str, Device]] = []
     for place in places(args.gpus, args.device):
         found.append((str(place), place.open()))
@@ -126,13 +126,13 @@ def _several(args: argparse.Namespace, stack: ExitStack) -> list[tuple[str, Devi
 
 
 def _too_large(problems: Mapping[str, Any]) -> list[str]:
-    """Names of problems that would take long without a GPU; never that of the smallest one."""
+    """The names of problems that would take long without a GPU, never including the smallest problem."""
     smallest = min(problems, key=lambda name: problems[name].flops)
     return [name for name, p in problems.items() if p.flops > MOST_FLOPS and name != smallest]
 
 
 def _report(measured: Measured, rates: Mapping[str, float]) -> dict[str, Any]:
-    """Print what came of a problem; the same as a row for a file."""
+    """Print the results at a problem, and return them as a row for a file."""
     result, comparison = measured.result, measured.comparison
     print(f"Layer Time: {result.layer_ms:.3f} ms")
     place = _print_op_time(measured, rates)
@@ -154,7 +154,7 @@ def _report(measured: Measured, rates: Mapping[str, float]) -> dict[str, Any]:
 
 
 def _print_several(result: Several) -> dict[str, Any]:
-    """Print what each of several GPUs did; the same for a file."""
+    """Print the results of each of several GPUs, and return them for a file."""
     rows = []
     for at, (share, exchange) in enumerate(zip(result.shares, result.exchanges, strict=True)):
         op_ms = result.each_ms[at] if result.each_ms else None
@@ -169,13 +169,13 @@ def _print_several(result: Several) -> dict[str, Any]:
 
 
 def _tried(row: Mapping[str, Any]) -> Tried:
-    """A row of `_report` for the work log."""
+    """Convert a row of `_report` for the work log."""
     figures = {name: row[name] for name in ("op_ms", "layer_ms", "of_roofline", "max_error")}
     return Tried(problem=row["name"], shape=row["problem"], **figures)
 
 
 def _print_op_time(measured: Measured, rates: Mapping[str, float]) -> float | None:
-    """Say what the op took; the share of the roofline that it reaches, where that is known."""
+    """Print the op time. Return the fraction of the roofline that it reaches, if known."""
     result, problem, variant = measured.result, measured.problem, measured.variant
     if result.op_ms is None:
         print(f"Op Time: {EMULATED}")

@@ -1,4 +1,4 @@
-"""A parser of arguments that says what was probably meant."""
+"""An argument parser that suggests what was probably meant."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ NUMBERS = {int: "an integer", float: "a number"}
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse's, with a suggestion for a mistyped verb, option, or value of an option.
+    """An argparse parser with suggestions for a mistyped verb, option, or value of an option.
 
-    An error is one line, which the list of a verb's flags would hide.
+    Errors are one line long, because a list of the verb's flags would hide them.
     """
 
     def error(self, message: str) -> NoReturn:
-        """Say what was wrong, and where the flags are explained."""
+        """Report what was wrong, and where the flags are explained."""
         verb = self.prog.split()[1:]
         self.exit(2, f"error: {message}. '{program(*verb, '--help')}' explains the arguments\n")
 
@@ -40,7 +40,7 @@ class Parser(argparse.ArgumentParser):
             raise
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse does, but arguments that nobody knows are an error of the verb that they follow."""
+        """Parse as argparse does, but treat unknown arguments as an error of the verb that they follow."""
         found, rest = super().parse_known_args(args, namespace)
         if rest:
             options = [word for word in rest if word.startswith("-")]

@@ -30,7 +30,7 @@ from mini_dnn.profiling.job import Job, rehearse
 from mini_dnn.variant import Variant, find
 
 FINDINGS = 1  # exit status: the checks are complete and found something
-# The checkers slow a kernel down a hundred times, and the emulator is slower still.
+# The checkers slow a kernel down by a factor of a hundred, and the emulator is slower still.
 BATCHES = {"ncu": 1000, "nsys": 1000, "sanitizer": 10, "emulator": 4}
 PROGRAMS = {"ncu": "ncu", "nsys": "nsys", "sanitizer": "compute-sanitizer"}
 
@@ -95,7 +95,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Profile and describe; 1 if the sanitizer found something."""
+    """Profile and describe. Return 1 if the sanitizer found something."""
     variant = find(variant_of(args))
     args.tool = args.tool or _default_tool()
     _check(args, variant)
@@ -140,7 +140,7 @@ def _check(args: argparse.Namespace, variant: Variant) -> None:
 
 
 def _default_tool() -> str:
-    """Counters of the GPU if there is one, else those of the emulator."""
+    """Counters of the GPU if there is one, otherwise those of the emulator."""
     try:
         with closing(open_device("cuda")):
             return "ncu"
@@ -150,7 +150,7 @@ def _default_tool() -> str:
 
 
 def _emulator(args: argparse.Namespace, variant: Variant, problems: Mapping[str, Any]) -> int:
-    """Count in the emulator; problems that would take too long are reported and skipped."""
+    """Count in the emulator. Problems that would take too long are reported and skipped."""
     chosen = gpu(args.gpu)
     if chosen.arch < variant.min_arch:
         raise UsageError(
@@ -190,7 +190,7 @@ def _emulator(args: argparse.Namespace, variant: Variant, problems: Mapping[str,
 
 
 def _problems(args: argparse.Namespace, variant: Variant) -> Mapping[str, Any]:
-    """The problems that are asked for; where none is, those of the course that the variant takes."""
+    """Return the requested problems, or else those of the course that the variant accepts."""
     problems = problems_of(variant.operation, args.at, args.shapes, args.batch, BATCHES[args.tool])
     limits = {name: variant.limit_for(problem) for name, problem in problems.items()}
     refused = [name for name, limit in limits.items() if limit]
@@ -201,7 +201,7 @@ def _problems(args: argparse.Namespace, variant: Variant) -> Mapping[str, Any]:
 
 
 def _folder(out: Path, variant: Variant, tool: str) -> Path:
-    """A new folder, so that no earlier profile is lost."""
+    """Create a new folder, so that no earlier profile is lost."""
     name = variant.name if not Path(variant.name).is_absolute() else variant.folder.name
     folder = out / f"{name.replace('/', '-')}-{tool}-{datetime.now():%Y%m%d-%H%M%S}"
     try:
@@ -228,7 +228,7 @@ def _ncu(job: Job, _: str | None) -> tuple[list[str], int]:
 
 
 def _kernels(layer: str, launches: list[ncu.Kernel]) -> list[str]:
-    """Lines about each kernel: a plan that works in parts launches it many times, all much alike."""
+    """Describe each kernel. A plan that works in parts launches the same kernel many times."""
     counts = Counter(launch.name for launch in launches)
     first = {launch.name: launch for launch in reversed(launches)}
     lines: list[str] = []

@@ -17,7 +17,7 @@ from mini_dnn.report.work_log_page import write_work_log
 
 OUT = Path("build/report")
 LOG_OUT = Path("build/work-log")
-MOST_NAMED = 10  # variants in a line
+MOST_NAMED = 10  # variants that a line lists
 OUT_OF_DATE = 1  # exit status
 
 
@@ -62,7 +62,8 @@ def run(args: argparse.Namespace) -> int:
     _say_doubts(results)
     if args.readmes or args.check:
         return _readmes(shown(boards(results)), results, args.check)
-    from mini_dnn.report.page import write_report  # here: no other verb should wait for matplotlib
+    # Imported here, so that no other verb has to wait for matplotlib
+    from mini_dnn.report.page import write_report
 
     written = write_report(results, args.out or OUT, args.force)
     print(f"{len(results.rows)} rows of {len(results.records)} files; open {written[0]}")

@@ -1,4 +1,4 @@
-"""Verb ``show``: a variant's kernel, as it is, as one file that stands alone, or as a folder that builds."""
+"""Verb ``show``: a variant's kernel as it is, as one self-contained file, or as a folder that builds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mini_dnn.variant import Variant, find
 from mini_dnn.variant.export import expand
 from mini_dnn.variant.standalone import Origin, standalone
 
-UNNAMED = Path()  # of --standalone without a folder
+UNNAMED = Path()  # the value of --standalone without a folder
 
 
 def add_parser(verbs: argparse._SubParsersAction) -> None:
@@ -116,7 +116,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _assembly(variant: Variant, args: argparse.Namespace) -> str:
-    """What nvcc makes of the kernels, for a problem."""
+    """The output of nvcc for the kernels at a problem."""
     arch, (name, problem) = check_arch(variant, args.arch or ARCH), _problem(variant, args.at, args.shapes)
     solver = variant.solver(problem)
     with busy(f"nvcc compiles {solver.name} ..."):
@@ -141,26 +141,26 @@ def _take_home(variant: Variant, folder: Path, args: argparse.Namespace) -> None
 
 
 def _commit() -> str:
-    """The checkout's, with a remark where files differ from it."""
+    """The commit of the checkout, with a remark if files differ from it."""
     found = commit()
     return f"{(found['commit'] or 'unknown')[:10]}{' with changes' if found['dirty'] else ''}"
 
 
 def _problem(variant: Variant, at: str | None, shapes: str | None) -> tuple[str, Any]:
-    """The problem that is asked for, or the first one of the operation that the variant takes; by name."""
+    """Return the requested problem, or the first one that the variant accepts, together with its name."""
     asked = problems_of(variant.operation, [at] if at else None, [shapes] if shapes else None)
     taken = [(name, problem) for name, problem in asked.items() if not variant.limit_for(problem)]
     return (taken or list(asked.items()))[0]
 
 
 def _check_folder(folder: Path) -> None:
-    """Refuse, before the work, a folder that is there already and has something in it."""
+    """Raise an error before the work if the folder exists and is not empty."""
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise UsageError(f"--standalone {folder} already exists; remove it, or name another folder")
 
 
 def _write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
-    """All files, or none: a folder with half of them would be refused the next time."""
+    """Write all files or none: the next run would refuse a folder with only some of them."""
     is_new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -179,7 +179,7 @@ def _write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
 
 def _write(path: Path, text: str) -> None:
     try:
-        with path.open("x") as file:  # never over another file
+        with path.open("x") as file:  # never overwrites a file
             file.write(text)
     except FileExistsError as error:
         raise UsageError(f"--out {path} already exists; remove it, or name another file") from error
@@ -188,7 +188,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _print(text: str, language: str) -> None:
-    """Print, in colour on a terminal; elsewhere exactly the text, so that it can go into a file."""
+    """Print in colour on a terminal. Otherwise print exactly the text, so that it can go into a file."""
     console = Console(soft_wrap=True)
     if console.is_terminal:
         console.print(Syntax("", language, theme="ansi_dark").highlight(text), end="")

@@ -1,4 +1,4 @@
-"""Verb ``train``: train a network in NumPy, and write its weights."""
+"""Verb ``train``: train a network in NumPy and write its weights."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mini_dnn.progress import Bar
 from mini_dnn.work.locks import locked
 
 NUMBER_OF_CLASSES = 10  # of every data set here
-FOLDER = Path("checkpoints")  # of the files, unless flags name others
+FOLDER = Path("checkpoints")  # default folder of the files
 FLAGS = (
     ("epochs", int, "passes over the training images"),
     ("batch", int, "images a step"),
@@ -67,12 +67,12 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Train; 0, or 130 after Ctrl-C.
+    """Train. Return 0, or 130 after Ctrl-C.
 
     Raises
     ------
     MiniDnnError
-        Bad flags, no data, files in the way, or a training that diverges.
+        Flags are wrong, there are no data, output files exist already, or the training diverges.
     """
     model = MODELS[args.network]
     asked = {flag: getattr(args, flag) for flag, *_ in FLAGS if getattr(args, flag) is not None}
@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _network(args: argparse.Namespace, model: Model, train: ImageSet, rng: np.random.Generator) -> Network:
-    """That for the data, or the one that is described."""
+    """Create the network for the data, or the network of a description."""
     if args.description is None:
         return model.make(train.name, rng)
     if model.described is None:
@@ -107,7 +107,7 @@ def _network(args: argparse.Namespace, model: Model, train: ImageSet, rng: np.ra
 
 
 def _alone(path: Path) -> AbstractContextManager[None]:
-    """A file that no other training writes meanwhile, by whatever name it calls it."""
+    """Lock a file against other trainings, whatever path they use for it."""
     path = path.resolve()
     refusal = f"another training is writing {path}; wait until it ends, or name another file"
     return locked(path.with_name(f".{path.name}.lock"), refusal, remove=True)
@@ -144,7 +144,10 @@ def _limited(data: ImageSet, limit: int | None) -> ImageSet:
 
 
 def _files(args: argparse.Namespace, dataset: str) -> tuple[Path, Path]:
-    """Weights and checkpoint to write; refuses to lose those of an earlier training, before any work."""
+    """Return the files for weights and checkpoint.
+
+    Raise an error if they would replace an earlier training.
+    """
     out = args.out or FOLDER / f"{args.network}-{dataset}.h5"
     for path in filter(Path.is_dir, (out, args.checkpoint or out)):
         raise UsageError(f"{path} is a folder; name a file in it")
@@ -162,7 +165,7 @@ def _files(args: argparse.Namespace, dataset: str) -> tuple[Path, Path]:
 
 
 def _train(trainer: Trainer, checkpoint: Path) -> None:
-    """Train under a progress bar, with a line for each epoch."""
+    """Train with a progress bar, and print a line for each epoch."""
     epochs, steps = trainer.settings.epochs, trainer.steps_per_epoch
     before = trainer.epoch * steps
 
@@ -183,7 +186,7 @@ def _stopped(trainer: Trainer, checkpoint: Path) -> str:
 
 
 def _command(model: Model, settings: Settings, dataset: str, args: argparse.Namespace) -> str:
-    """Spell out the command that makes these weights, with its defaults, as those may change."""
+    """Spell out the command that makes these weights, including the defaults, which may change later."""
     flags: dict[str, object] = {} if model.name == "lenet" else {"--network": model.name}
     flags |= {"--data": dataset, "--epochs": settings.epochs, "--batch": settings.batch}
     flags |= {"--rate": settings.rate, "--seed": settings.seed}

@@ -1,4 +1,4 @@
-"""Flag ``--watch``: a verb again and again, each time a variant's files change."""
+"""Flag ``--watch``: repeat a verb each time a variant's files change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mini_dnn.cli.common import INTERRUPTED
 from mini_dnn.device.sources import source_files
 from mini_dnn.variant.folders import folder_of
 
-PAUSE_S = 0.3  # between two looks at the files
+PAUSE_S = 0.3  # between two checks of the files
 
 
 def add_watch(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +24,7 @@ def add_watch(parser: argparse.ArgumentParser) -> None:
 
 
 def watch(name: str, once: Callable[[], int]) -> int:
-    """Call ``once`` now and after each change of a variant's files, until Ctrl-C; the last exit status."""
+    """Call ``once`` now and after each change of a variant's files, until Ctrl-C. Return the last status."""
     folder = folder_of(name)
     while True:
         before = _state(folder)
@@ -41,13 +41,13 @@ def watch(name: str, once: Callable[[], int]) -> int:
 
 
 def _state(folder: Path) -> dict[Path, tuple[int, int]]:
-    """When each file that the variant is made of was changed, and its size."""
+    """The modification time and size of each of the variant's files."""
     files = {path for path in folder.glob("*") if path.is_file() and not path.name.startswith(".")}
     if (folder / "kernel.cu").is_file():
         files |= set(source_files(folder / "kernel.cu"))
     found = {}
     for path in files:
-        with suppress(OSError):  # an editor may just be replacing it
+        with suppress(OSError):  # an editor may be replacing it
             status = path.stat()
             found[path] = (status.st_mtime_ns, status.st_size)
     return found

@@ -1,4 +1,4 @@
-"""Verb ``weights``: weights from elsewhere, converted or downloaded, and what a file says about itself."""
+"""Verb ``weights``: convert or download weights, and show what a file says about itself."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mini_dnn.paths import ROOT
 
 NETWORKS = ("resnet18", "resnet34")
 UNKNOWN = "unknown"
-DOWNLOADS = Path("downloads")  # in data/, of files as they are published
+DOWNLOADS = Path("downloads")  # folder in data/ for files as published
 ACTIONS = {"convert": ("IN", "OUT"), "fetch": ("[OUT]",), "show": ("FILE",)}
 
 
@@ -50,12 +50,12 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what is asked; 0.
+    """Run the requested action and return 0.
 
     Raises
     ------
     UsageError, WeightsError
-        Bad flags, or files that cannot be used or written.
+        Flags are wrong, or files cannot be used or written.
     """
     most, least = len(ACTIONS[args.action]), sum(not word.startswith("[") for word in ACTIONS[args.action])
     if not least <= len(args.files) <= most:
@@ -94,10 +94,10 @@ def _dataset(state: StateDict) -> str:
 
 
 def _check_out(out: Path, force: bool, source: Path | None = None) -> None:
-    """Refuse a file that cannot be written, before the work."""
+    """Raise an error before the work if the file cannot be written."""
     if not stores.kind_of(out):
         raise UsageError(f"{out}: expected a file name that ends in {', '.join(stores.KINDS)}")
-    check_output("OUT", out, force=True)  # below it is stricter
+    check_output("OUT", out, force=True)  # the check below is stricter
     if source and out.exists() and source.exists() and out.samefile(source):
         raise UsageError(f"{out} is the input file; name another file for the result")
     if out.exists() and not force:

@@ -1,1 +1,1 @@
-"""``run.py explain``: what the emulator's counters saw of a variant, as one page to look at."""
+"""``run.py explain``: one page that shows the emulator's counters and traces of a variant."""

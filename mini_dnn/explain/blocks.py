@@ -1,4 +1,4 @@
-"""A traced block as the page takes it: columns of numbers, patterns of lanes, and what it uses of arrays."""
+"""Encode a traced block for the page: columns of numbers, patterns of lanes, and its use of arrays."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from mini_dnn.device.emulator.counted_interface import LANES, Space
 from mini_dnn.explain.kernels import WRITES, Trace
 from mini_dnn.explain.steps import flights
 
-LEAST_RECORDS = 400  # of a block that is cut
+LEAST_RECORDS = 400  # records of a block that are kept at least
 NO_LINE = -1
 
 
 class Tables:
-    """What records share: operations, and the patterns of their lanes' offsets."""
+    """Tables shared by all records: operations, and patterns of the lanes' offsets."""
 
     def __init__(self, launch: CountedLaunch, lines: Mapping[Place, tuple[int, int]]) -> None:
         self._launch, self._lines = launch, lines
         self.operations: list[list[int]] = []  # file, line, kind, space, array, bytes, name, number
         self.patterns: list[
             list[Any]
-        ] = []  # mask; and a stride, or each active lane's distance from the first
+        ] = []  # mask; and a stride, or the distance of each active lane from the first
         self._operation_of: dict[tuple[int, ...], int] = {}
         self._pattern_of: dict[tuple[int, ...], int] = {}
 
     def operation(self, record: np.void) -> int:
-        """The number of what a record does."""
+        """Return the number of a record's operation."""
         place = self._lines.get(self._launch.places.get(int(record["pc"]), Place("", 0)), (NO_LINE, 0))
         names = ("kind", "space", "array", "bytes", "name", "number")
         key = (*place, *(int(record[name]) for name in names))
@@ -39,7 +39,7 @@ class Tables:
         return self._operation_of[key]
 
     def pattern(self, mask: int, deltas: tuple[int, ...]) -> int:
-        """The number of a pattern."""
+        """Return the number of a pattern."""
         key = (mask, *deltas)
         if key not in self._pattern_of:
             self._pattern_of[key] = len(self.patterns)
@@ -50,7 +50,7 @@ class Tables:
 
 
 def encode(trace: Trace, launch: CountedLaunch, tables: Tables, most: int) -> dict[str, Any]:
-    """A block's records, at most so many of them: the first steps of all warps."""
+    """Encode the first steps of all warps of a block, with at most ``most`` records."""
     records, begin, end = trace.records, trace.steps.begin, trace.steps.end
     count, arrays = len(records), footprints(records, launch)
     last = trace.steps.count
@@ -94,7 +94,7 @@ def position(block: int, grid: Sequence[int]) -> list[int]:
 
 
 def footprints(records: np.ndarray, launch: CountedLaunch) -> list[dict[str, Any]]:
-    """Which elements of global arrays a block reads and writes, and how many lanes do: runs of elements."""
+    """Find the elements of global arrays that a block reads and writes, as runs, with the number of lanes."""
     found = []
     of_global = (records["space"] == Space.GLOBAL) & (records["bytes"] > 0) & (records["array"] >= 0)
     writes = np.isin(records["kind"], sorted(WRITES))
@@ -110,7 +110,7 @@ def footprints(records: np.ndarray, launch: CountedLaunch) -> list[dict[str, Any
 
 
 def _uses(records: np.ndarray, itemsize: int, length: int) -> np.ndarray:
-    """How many lanes use each element."""
+    """Count how many lanes use each element."""
     uses = np.zeros(length + 1, np.int64)  # differences from one element to the next
     active = (records["mask"][:, None] >> np.arange(LANES, dtype=np.uint32) & 1).astype(bool)
     first = records["offsets"] // itemsize
@@ -121,7 +121,7 @@ def _uses(records: np.ndarray, itemsize: int, length: int) -> np.ndarray:
 
 
 def _runs(uses: np.ndarray) -> list[int]:
-    """Runs of elements that are used equally often: of each its distance from the last, length and uses."""
+    """Runs of elements that are used equally often: distance from the previous run, length and uses."""
     edges = np.flatnonzero(np.diff(uses, prepend=0, append=0))
     flat: list[int] = []
     at = 0

@@ -1,4 +1,4 @@
-"""Running a variant on the counting emulator, with the blocks that are worth a look traced."""
+"""Run a variant on the counting emulator, and trace the most interesting blocks."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from mini_dnn.variant import Variant
 from mini_dnn.variant.plan import Launch
 
 MOST_BLOCKS = 6  # of a launch
-MOST_RECORDS = 150_000  # of a worker and launch
+MOST_RECORDS = 150_000  # of a worker in a launch
 
 
 def collect(variant: Variant, problem: Any, seed: int = 0, threads: int | None = None) -> list[Counted]:
-    """The kernels of a variant at a problem, counted.
+    """Run a variant at a problem and return its kernels with their counters.
 
     Parameters
     ----------
     threads
-        Of the emulator. With one, blocks that share out their work among them do it the same way each time.
+        Threads of the emulator. With one thread, blocks that distribute work dynamically always do it in the
+        same way.
 
     Raises
     ------
@@ -61,7 +62,7 @@ def collect(variant: Variant, problem: Any, seed: int = 0, threads: int | None =
 
 
 def worth_a_look(grid: Sequence[int]) -> list[int]:
-    """Some blocks of a grid, by their linear numbers: the first, its neighbours, the middle and the last."""
+    """Return the linear numbers of some blocks: the first, its neighbours, the middle and the last."""
     gx, gy, gz = (*grid, 1, 1)[:3]
     wanted = [
         (0, 0, 0),

@@ -1,4 +1,4 @@
-"""What stands out in a kernel's counters: in plain words, with the line, what it costs and what helps."""
+"""Findings in a kernel's counters, in plain words: the line, what it costs, and what helps."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from mini_dnn.device.emulator.counted_interface import LANES, EventKind
 from mini_dnn.explain.kernels import Counted, work_by_line
 from mini_dnn.profiling.counters import SECTOR_BYTES, Access
 
-LEAST_SHARE = 0.05  # of the kernel's sectors or wavefronts: what is less does not matter
-SCATTERED, CONFLICTING = 2.0, 1.5  # times the ideal
-MANY_TIMES = 16.0  # that a block's lanes ask for a sector
-MANY_BLOCKS = 3.0  # that read a sector
-FEW_LANES = 0.8  # of all lanes, on average
-SAME_DISTANCE = 0.75  # of all pairs of neighbouring lanes
-WAITING = 0.2  # of the steps of all warps
+LEAST_SHARE = 0.05  # of the kernel's sectors or wavefronts; smaller shares do not matter
+SCATTERED, CONFLICTING = 2.0, 1.5  # multiples of the ideal
+MANY_TIMES = 16.0  # times that the lanes of a block request a sector
+MANY_BLOCKS = 3.0  # blocks that read a sector
+FEW_LANES = 0.8  # fraction of all lanes, on average
+SAME_DISTANCE = 0.75  # fraction of the pairs of neighbouring lanes
+WAITING = 0.2  # fraction of the steps of all warps
 MOST = 8
 BRANCH = re.compile(r"^(?!\s*//).*(\b(if|else|for|while|switch)\b|\?)")
 DOES = {
@@ -34,19 +34,19 @@ DOES = {
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that stands out."""
+    """One finding."""
 
     kind: str  # uncoalesced, conflicts, divergence, idle, redundant or waits
     title: str
     what: str
     cure: str
     place: Place | None
-    share: float  # of what the kernel has of that, for the order
-    array: str = ""  # that it is about
+    share: float  # of the kernel's total of this kind, for sorting
+    array: str = ""  # the array in question
 
 
 def findings(kernel: Counted) -> list[Finding]:
-    """All of a kernel, the worst first."""
+    """Return all findings about a kernel, worst first."""
     found = [
         *_uncoalesced(kernel),
         *_conflicts(kernel),
@@ -60,20 +60,20 @@ def findings(kernel: Counted) -> list[Finding]:
 
 @dataclass(frozen=True)
 class Site:
-    """What one line does with one array."""
+    """The accesses of one line to one array."""
 
     place: Place
-    array: str  # empty: not known
-    operation: str  # of DOES
+    array: str  # empty if unknown
+    operation: str  # a key of DOES
     figures: Mapping[str, int]  # fields of `Access`
 
     def each(self, field: str) -> float:
-        """Of one instruction of a warp."""
+        """The mean per warp instruction."""
         return self.figures[field] / self.figures["instructions"]
 
 
 def _sites(kernel: Counted, memory: str) -> list[Site]:
-    """What threads do in one memory."""
+    """The accesses of threads to one kind of memory."""
 
     def key(access: Access) -> tuple[str, int, str, str]:
         return access.file, access.line, access.array, access.operation
@@ -129,9 +129,10 @@ def _conflicts(kernel: Counted) -> Iterator[Finding]:
 
 
 def _divergence(kernel: Counted) -> Iterator[Finding]:
-    """The branch at which lanes diverge, if this leaves many of them idle."""
+    """Find the branch at which lanes diverge, if this leaves many of them idle."""
     counters = kernel.counters
-    full = counters.threads / (LANES * -(-counters.threads // LANES))  # the block's shape allows so many
+    # The block's shape allows at most so many
+    full = counters.threads / (LANES * -(-counters.threads // LANES))
     lost = 1 - counters.active_lanes / LANES / full
     if lost < 1 - FEW_LANES or not counters.branches:
         return
@@ -151,10 +152,10 @@ def _divergence(kernel: Counted) -> Iterator[Finding]:
 
 
 def _branch(work: Mapping[Place, tuple[int, int]], few: float) -> Place | None:
-    """The line of the branch above the code in which most lanes idle.
+    """Find the branch above the code in which most lanes are idle.
 
-    A block of instructions is known by the line of its first one, which a compiler may have moved. So the
-    branch is looked for in the text, above the lines in which few lanes work.
+    A basic block is known by the line of its first instruction, which the compiler may have moved. Therefore,
+    the search for the branch uses the source text above the lines in which few lanes work.
     """
     low = {place: LANES * count - lanes for place, (count, lanes) in work.items() if lanes < few * count}
     if not low:
@@ -164,7 +165,7 @@ def _branch(work: Mapping[Place, tuple[int, int]], few: float) -> Place | None:
     first = list(takewhile(lambda place: place in low, above))[-1]
     least = min(work[place][1] / work[place][0] for place in low)
     count, lanes = work[first]
-    some_are_full = lanes / count > 1.05 * least  # it is reached by all lanes, too
+    some_are_full = lanes / count > 1.05 * least  # all lanes also reach it
     text = Path(first.file).read_text(errors="replace").splitlines()
     for number in range(first.line - (not some_are_full), 0, -1):
         if BRANCH.search(text[number - 1]):
@@ -189,7 +190,7 @@ def _idle(kernel: Counted) -> Iterator[Finding]:
 
 
 def _waits(kernel: Counted) -> Iterator[Finding]:
-    """Barriers at which warps of the traced blocks wait long for others."""
+    """Find barriers at which warps of the traced blocks wait for others for a long time."""
     launch = kernel.launch
     lost: dict[Place, int] = {}
     room = 0
@@ -215,7 +216,7 @@ def _waits(kernel: Counted) -> Iterator[Finding]:
 
 
 def _redundant(kernel: Counted) -> Iterator[Finding]:
-    """Loads of data that the same block, or other blocks, have already loaded."""
+    """Find loads of data that the same block, or other blocks, have already loaded."""
     of_kernel = kernel.counters.sum("sectors", "global")
     loads = [site for site in _sites(kernel, "global") if site.operation == "load" and site.array]
     used = {array.name: array.used_bytes // SECTOR_BYTES for array in kernel.counters.arrays}
@@ -253,7 +254,7 @@ def _again(array: str, times: float, blocks: float) -> str:
 
 
 def _apart(kernel: Counted, site: Site) -> str:
-    """The distance between neighbouring lanes at a line, if most of its accesses have the same."""
+    """The distance between neighbouring lanes at a line, if most of its accesses have the same distance."""
     launch = kernel.launch
     number = next((i for i, array in enumerate(launch.arrays) if array.name == site.array), None)
     if number is None:

@@ -1,4 +1,4 @@
-"""A variant's kernels as the page shows them: counters of all launches, and the trace of the first one."""
+"""A variant's kernels as the page shows them: counters of all launches, and a trace of the first one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHARED = frozenset((Space.SHARED, Space.REMOTE))
 
 @dataclass(frozen=True)
 class Trace:
-    """One block: what its warps did, basic blocks left out, and in which order they may have."""
+    """The trace of one block: what its warps did, without basic blocks, and one possible order."""
 
     block: int
     records: np.ndarray
@@ -31,7 +31,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class Counted:
-    """A kernel of a variant."""
+    """A counted kernel of a variant."""
 
     counters: Counters
     launch: CountedLaunch  # the first one, which is shown in detail
@@ -52,7 +52,7 @@ class Counted:
 
 
 def counted(launches: Sequence[CountedLaunch]) -> list[Counted]:
-    """The kernels of some launches, in the order of their first launches."""
+    """Group launches into kernels, in the order of their first launches."""
     found = [_with_files(launch) for launch in launches]
     first: dict[object, CountedLaunch] = {}
     for launch in found:
@@ -65,7 +65,7 @@ def counted(launches: Sequence[CountedLaunch]) -> list[Counted]:
 
 
 def work_by_line(launch: CountedLaunch) -> Mapping[Place, tuple[int, int]]:
-    """Basic blocks that warps entered at each line, and the lanes that did."""
+    """The basic blocks that warps entered at each line, and the active lanes in them."""
     found: dict[Place, tuple[int, int]] = {}
     for total in launch.totals[launch.totals["kind"] == EventKind.BLOCK]:
         place = launch.places[int(total["pc"])]
@@ -75,7 +75,7 @@ def work_by_line(launch: CountedLaunch) -> Mapping[Place, tuple[int, int]]:
 
 
 def _with_files(launch: CountedLaunch) -> CountedLaunch:
-    """With the files of its places where they lie: debugging information may lack their folder."""
+    """Resolve the files of places, because debugging information may lack their folder."""
     files = source_files(launch.source)
     folder = files[0].parent
     within = {str(file.relative_to(folder)): file for file in files if file.is_relative_to(folder)}

@@ -1,4 +1,4 @@
-"""The page: the data of one variant, or of two, with what shows them, in one file that needs nothing else."""
+"""The page: data of one or two variants and the code that shows them, in one self-contained file."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from mini_dnn.variant import Variant
 WEB = Path(__file__).parent / "web"
 SCRIPTS = ("data.js", "source.js", "warp.js", "block.js", "grid.js", "main.js")
 EMULATOR = PACKAGE / "device" / "emulator"
-MARK = '<meta name="generator" content="mini_dnn explain">'  # of our pages, which may be replaced
-MOST_SHOWN = 60_000  # records of a page: some 2 MB
+MARK = '<meta name="generator" content="mini_dnn explain">'  # marks our pages, which may be replaced
+MOST_SHOWN = 60_000  # records of a page, about 2 MB
 LINE_BYTES = 128
-SPACES = {"another block's shared": "remote"}  # where the page has another word
+SPACES = {"another block's shared": "remote"}  # the page uses another word
 NOTHING = dict.fromkeys(
     ("instructions", "lanes", "splits", "sectors", "ideal", "wavefronts", "ideal_wavefronts", "products"), 0
 ) | {"space": "none"}
@@ -37,12 +37,12 @@ NOTE = (
 
 
 def page(shown: Sequence[tuple[Variant, Any, Sequence[Counted]]]) -> str:
-    """The page as text of HTML.
+    """Return the page as HTML text.
 
     Parameters
     ----------
     shown
-        The variant, its problem and its kernels; and, if there is a second one, what it is compared with.
+        The variant, its problem and its kernels. A second entry is the variant that it is compared with.
     """
     sizes = [
         len(trace.records) for _, _, found in shown for kernel in found for trace in kernel.traces.values()
@@ -59,12 +59,12 @@ def page(shown: Sequence[tuple[Variant, Any, Sequence[Counted]]]) -> str:
         title=html.escape(f"{shown[0][0].name}, explained"),
         style=(WEB / "style.css").read_text(),
         script="\n".join((WEB / name).read_text() for name in SCRIPTS),
-        data=text.replace("<", "\\u003c"),  # no text of the data ends the script
+        data=text.replace("<", "\\u003c"),  # data must not end the script
     )
 
 
 def level(sizes: Sequence[int], room: int) -> int:
-    """The most of each that can be kept, so that all together have room."""
+    """Return the largest size that can be kept of each, so that all together fit in ``room``."""
     left = len(sizes)
     for size in sorted(sizes):
         if size * left > room:
@@ -89,7 +89,7 @@ def _variant(variant: Variant, problem: Any, kernels: Sequence[Counted], most: i
 
 
 def _files(kernels: Sequence[Counted], source: Path) -> list[Path]:
-    """The kernel's file, then the others that have lines in it; those of the emulator are no part of it."""
+    """The kernel's file, then the other files that have lines in it, except for the emulator's."""
     source = source.resolve()
     others = {Path(place.file) for kernel in kernels for place in kernel.launch.places.values()}
     shown = sorted(
@@ -141,18 +141,18 @@ def _kernel(kernel: Counted, numbers: Mapping[str, int], most: int) -> dict[str,
 
 
 def _counts(counters: Counters, numbers: Mapping[str, int]) -> Iterator[dict[str, Any]]:
-    """What lines come to: a row for each access, call, piece of arithmetic and branch."""
+    """The totals of lines: a row for each access, call, kind of arithmetic and branch."""
     for access in counters.accesses:
         best = access.ideal_wavefronts
         is_copy = access.operation.startswith("copy")
-        of_tile = access.operation.startswith("tile")  # whose lanes' order is the hardware's own
+        of_tile = access.operation.startswith("tile")  # the hardware defines the order of the lanes
         yield {
             **_row(access, numbers),
             "space": SPACES.get(access.memory, access.memory),
             "instructions": 0 if is_copy else access.instructions,  # one lane starts it for many
             "lanes": 0 if is_copy else access.lanes,
             "sectors": access.sectors,
-            "ideal": min(access.sectors, access.ideal_sectors),  # a broadcast takes fewer
+            "ideal": min(access.sectors, access.ideal_sectors),  # a broadcast needs fewer
             "wavefronts": best if of_tile else access.wavefronts,
             "ideal_wavefronts": best,
         }

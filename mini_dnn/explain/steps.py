@@ -1,4 +1,4 @@
-"""An order in which a block's warps may run: each takes a step an instruction, and waits at barriers."""
+"""Find a possible order of a block's warps: each instruction is one step, and warps wait at barriers."""
 
 from __future__ import annotations
 
@@ -12,43 +12,48 @@ import numpy as np
 from mini_dnn.device.emulator.counted_interface import LANES, EventKind, Space
 
 BANKS, WORD, GROUP_BYTES = 32, 4, 128
-MOST_OF_LANE = 16  # bytes, of what is no copy in bulk
+MOST_OF_LANE = 16  # bytes; more is a bulk copy
 COPIES = (EventKind.COPY_LOAD, EventKind.COPY_STORE, EventKind.COPY_TO, EventKind.COPY_FROM)
-WAITS = ("cp_async_wait", "mbarrier_wait", "bulk_wait", "bulk_wait_read")  # ends of names
-Place = tuple[int, int]  # of an mbarrier: its array, and where in it
+WAITS = ("cp_async_wait", "mbarrier_wait", "bulk_wait", "bulk_wait_read")  # endings of names
+Place = tuple[int, int]  # the array of an mbarrier, and its offset in it
 SHARED = (Space.SHARED, Space.REMOTE)
 
 
 @dataclass(frozen=True)
 class Steps:
-    """When each record of a block begins and ends; a barrier ends when the last warp has come."""
+    """The steps at which each record of a block begins and ends.
+
+    A barrier ends when the last warp arrives.
+    """
 
     begin: np.ndarray  # (records,) int64
     end: np.ndarray
 
     @property
     def count(self) -> int:
-        """Steps of the whole block."""
+        """The number of steps of the whole block."""
         return int(self.end.max(initial=0))
 
 
 def steps(records: np.ndarray, names: Sequence[str] = ()) -> Steps:
-    """The order of one block's records, which are sorted by warp.
+    """Order the records of one block, which must be sorted by warp.
 
-    All warps start at step 0. An access of shared memory takes a step more for each bank conflict. All warps
-    that wait at a barrier leave it one step after the last of them has come, and a wait for an mbarrier ends
-    one step after the arrivals of its phase.
+    All warps start at step 0. An access to shared memory takes one more step for each bank conflict. All
+    warps
+    that wait at a barrier leave it one step after the last of them has arrived. A wait for an mbarrier ends
+    one
+    step after the arrivals of its phase.
 
     Parameters
     ----------
     names
-        Of `CountedLaunch`, by which mbarriers are known.
+        The names of `CountedLaunch`, which identify operations on mbarriers.
     """
     return _Schedule(records, names).run()
 
 
 class _Schedule:
-    """Warps run until they wait; then what they wait for is looked up among the others."""
+    """Runs warps until they wait, and then looks for what they wait for among the other warps."""
 
     def __init__(self, records: np.ndarray, names: Sequence[str]) -> None:
         self._records, self._cost = records, _costs(records)
@@ -56,25 +61,25 @@ class _Schedule:
         warps = np.unique(records["warp"]).tolist()
         self._queues = {warp: np.flatnonzero(records["warp"] == warp).tolist() for warp in warps}
         self._clock, self._at = dict.fromkeys(warps, 0), dict.fromkeys(warps, 0)
-        self._waiting: dict[int, int] = {}  # the barrier's record of each warp that waits at one
+        self._waiting: dict[int, int] = {}  # by waiting warp: its record of the barrier
         self._arrives, self._needs = _mbarriers(records, names)
         self._arrived: dict[Place, list[int]] = {}
 
     def run(self) -> Steps:
-        """The steps of all records."""
+        """Compute the steps of all records."""
         while any(self._at[warp] < len(queue) for warp, queue in self._queues.items()):
             if any(self._advance(warp) for warp in self._queues):
                 continue
             if self._waiting:
                 self._release()
-            else:  # arrivals that are not known, such as another block's: who has waited longest goes on
+            else:  # the arrivals are unknown, such as another block's: the longest waiting warp continues
                 behind = [warp for warp, queue in self._queues.items() if self._at[warp] < len(queue)]
                 warp = min(behind, key=lambda warp: self._clock[warp])
                 self._finish(warp, self._clock[warp] + 1)
         return Steps(self._begin, self._end)
 
     def _advance(self, warp: int) -> bool:
-        """Run a warp until it waits or ends; whether it has done anything."""
+        """Run a warp until it waits or ends. Return whether it has made progress."""
         before = self._at[warp]
         while warp not in self._waiting and self._at[warp] < len(self._queues[warp]):
             i = self._queues[warp][self._at[warp]]
@@ -92,7 +97,7 @@ class _Schedule:
         return self._at[warp] > before
 
     def _finish(self, warp: int, clock: int) -> None:
-        """End a warp's record."""
+        """End the current record of a warp."""
         i = self._queues[warp][self._at[warp]]
         self._clock[warp] = self._end[i] = clock
         self._at[warp] += 1
@@ -100,7 +105,7 @@ class _Schedule:
             self._arrived.setdefault(self._arrives[i], []).append(clock)
 
     def _release(self) -> None:
-        """Let the warps of one barrier go on: those that were complete first."""
+        """Release the warps of the barrier that was complete first."""
         groups: dict[tuple[int, int], list[int]] = {}
         for warp, i in self._waiting.items():
             key = int(self._records["name"][i]), int(self._records["number"][i])
@@ -115,10 +120,11 @@ class _Schedule:
 def _mbarriers(
     records: np.ndarray, names: Sequence[str]
 ) -> tuple[dict[int, Place], dict[int, tuple[Place, int]]]:
-    """Records that arrive at an mbarrier, and those that wait for one, with how many arrivals they need.
+    """Return the records that arrive at an mbarrier, and the waits with the arrivals that they need.
 
-    How many a phase takes is not recorded: a warp that arrives at all is taken to arrive once a phase. The
-    first wait for parity 1 is for the phase before the first one, and does not wait.
+    The number of arrivals per phase is not recorded: each warp that arrives at all is assumed to arrive once
+    per
+    phase. The first wait for parity 1 refers to the phase before the first one, and does not wait.
     """
     number = {name: i for i, name in enumerate(names)}
     arrives, waits = (
@@ -131,7 +137,8 @@ def _mbarriers(
         for name in ("mbarrier_arrive", "mbarrier_wait")
     )
     by_warp = Counter((place, int(records["warp"][i])) for i, place in arrives)
-    each: Counter[Place] = Counter(place for place, _ in by_warp)  # warps that arrive: arrivals of a phase
+    # The number of warps that arrive, which is the number of arrivals per phase
+    each: Counter[Place] = Counter(place for place, _ in by_warp)
     needs, phase = {}, dict[tuple[Place, int], int]()
     for i, place in waits:
         key = place, int(records["warp"][i])
@@ -142,9 +149,9 @@ def _mbarriers(
 
 
 def flights(records: np.ndarray, order: Steps, names: Sequence[str]) -> list[tuple[int, int, int]]:
-    """Copies on their way: the warp, the first copy's step, and the end of the warp's next wait for copies.
+    """Find copies in flight: the warp, the step of the first copy, and the end of the warp's next wait.
 
-    Copies that nobody waits for in these records are left out.
+    Copies without a wait in these records are left out.
     """
     is_copy = np.isin(records["kind"], COPIES)
     is_wait = np.isin(records["name"], [i for i, name in enumerate(names) if name.endswith(WAITS)])
@@ -159,10 +166,11 @@ def flights(records: np.ndarray, order: Steps, names: Sequence[str]) -> list[tup
 
 
 def _costs(records: np.ndarray) -> np.ndarray:
-    """Steps of each record: one, and one more for each bank conflict; none for a further part of a copy.
+    """The steps of each record: one, plus one for each bank conflict; none for further records of a copy.
 
-    A copy that one instruction starts has a record for each piece of global memory, and more for what it does
-    in shared memory.
+    A copy that one instruction starts has a record for each piece of global memory, and further records for
+    its
+    accesses to shared memory.
     """
     same = (records["warp"][1:] == records["warp"][:-1]) & (records["pc"][1:] == records["pc"][:-1])
     further = np.concatenate([[False], same])[: len(records)] & np.isin(records["kind"], COPIES)
@@ -182,9 +190,9 @@ def _costs(records: np.ndarray) -> np.ndarray:
 
 @cache
 def wavefronts(offsets: tuple[int, ...], mask: int, nbytes: int) -> tuple[int, int]:
-    """Wavefronts of one access of shared memory, and how many it takes without a conflict.
+    """Return the wavefronts of one access to shared memory, and how many it takes without a conflict.
 
-    Lanes go in groups that ask for at most 128 bytes; in each a bank gives one word a wavefront.
+    Lanes form groups that access at most 128 bytes. Within a group, a bank delivers one word per wavefront.
     """
     groups = 1 if nbytes <= WORD else 2 if nbytes <= 2 * WORD else 4
     size = LANES // groups

@@ -1,1 +1,1 @@
-"""What a course hands out: a copy of the repository without solutions, and assignment sheets."""
+"""Material for students: a copy of the repository without solutions, and assignment sheets."""

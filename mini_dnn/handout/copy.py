@@ -1,4 +1,4 @@
-"""Write a handout: a copy of the repository without solutions and without history."""
+"""Write a handout: a copy of the repository without solutions and without its history."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mini_dnn.handout.parts import Parts, leaks
 from mini_dnn.paths import ROOT
 from mini_dnn.variant import SHORT_NAMES
 
-RECORD = "handout.json"  # in the handout: what it has and what it has not, for its tests
+RECORD = "handout.json"  # in the handout: what it contains and what was left out, for its tests
 SITE = "docs/site/mkdocs.yml"
 NOTE = (
     "> This copy is a handout of a course. It contains the variants {kept}. The other variants that\n"
@@ -26,22 +26,22 @@ AUTHOR = ("-c", "user.name=mini_dnn", "-c", "user.email=handout@localhost", "-c"
 
 
 def write(parts: Parts, out: Path, more: Mapping[str, bytes] | None = None) -> list[str]:
-    """Write a handout to a new folder, whole or not at all; its files.
+    """Write a handout to a new folder, as a whole or not at all, and return its files.
 
-    It has a git history of one commit, so that students see what they change.
+    The handout has a git history of one commit, so that students see their changes.
 
     Parameters
     ----------
     more
-        Contents of further files, by their paths in the handout.
+        Contents of additional files, by their paths in the handout.
 
     Raises
     ------
     UsageError
         See `check_folder`.
     MiniDnnError
-        The folder cannot be written, a page of it has a broken link, or a file of it holds a piece of a
-        solution.
+        The folder cannot be written, one of its pages has a broken link, or one of its files contains a piece
+        of a solution.
     """
     check_folder(out)
     out = out.resolve()
@@ -62,12 +62,12 @@ def write(parts: Parts, out: Path, more: Mapping[str, bytes] | None = None) -> l
 
 
 def check_folder(out: Path) -> None:
-    """Refuse a folder that cannot be a handout.
+    """Raise an error if a folder cannot become a handout.
 
     Raises
     ------
     UsageError
-        It exists, or lies among the files of the repository.
+        The folder exists, or is inside the repository.
     """
     if out.exists() or out.is_symlink():
         raise UsageError(f"--out {out} already exists; name a new folder, or remove it")
@@ -105,17 +105,17 @@ def _copy(parts: Parts, copy: Path) -> list[str]:
 
 
 def _is_picture(name: str) -> bool:
-    """Whether a file is one of the pages' pictures."""
+    """Whether a file is a picture of a page."""
     return name.startswith("docs/") and name.endswith((".svg", ".png"))
 
 
 def _edit(file: Path, pattern: str, text: str) -> None:
-    """Replace the first match.
+    """Replace the first match of a pattern.
 
     Raises
     ------
     MiniDnnError
-        There is none: the handout would not be what it says.
+        There is no match, so the handout would lack the text.
     """
     changed, count = re.subn(pattern, lambda _: text, file.read_text(), count=1, flags=re.MULTILINE)
     if not count:
@@ -124,7 +124,7 @@ def _edit(file: Path, pattern: str, text: str) -> None:
 
 
 def _check(parts: Parts, copy: Path, files: Iterable[str]) -> None:
-    """Refuse a handout that is not what it should be."""
+    """Raise an error for a handout with broken links or parts of a solution."""
     names = list(files)
     told = leaks(names, parts.solutions, parts.public, copy)
     if told:
@@ -136,7 +136,7 @@ def _check(parts: Parts, copy: Path, files: Iterable[str]) -> None:
 
 
 def _begin_history(copy: Path) -> None:
-    """A repository of one commit."""
+    """Create a git repository with one commit."""
     steps = (
         ("init", "-q", "-b", "main"),
         ("add", "-A", "-f"),

@@ -1,4 +1,4 @@
-"""Pages of a handout: what names absent files or variants is taken out of them, so that no link is broken."""
+"""Pages of a handout: remove references to absent files and variants, so that no link is broken."""
 
 from __future__ import annotations
 
@@ -13,42 +13,43 @@ HEADING = re.compile(r"^(?P<marks>#+) (?P<text>.*)$")
 SOLUTIONS = re.compile(r"<!-- solutions:start -->\n.*?<!-- solutions:end -->\n", re.DOTALL)
 CODE = re.compile(r"`(?P<code>[^`]+)`")
 TOP = ("benchmarks", "course", "docs", "ladders", "layers", "milestones", "networks", "reports", "tests")
-SHELL = ("sh", "")  # blocks whose lines stand for themselves
-PAGE = re.compile(r" +- (?:[^:]+: )?(?P<path>[\w./]+\.(?:md|html))$")  # in the navigation of the site
+SHELL = ("sh", "")  # code blocks in which each line is independent
+PAGE = re.compile(r" +- (?:[^:]+: )?(?P<path>[\w./]+\.(?:md|html))$")  # in the site's navigation
 SECTION = re.compile(r"(?P<indent> +)- [^:]+:$")
-GENERATED = "api/"  # pages that the site makes itself
+GENERATED = "api/"  # pages that the site generates
 SEPARATOR = re.compile(r"^\|[-:| ]+\|$")
 
 Pages = Mapping[str, str]  # texts by their paths from the root
 
 
 def word_of(names: Collection[str]) -> re.Pattern[str]:
-    """What finds these names in text and code, and no longer ones that begin or end so."""
+    """A pattern that finds these names in text and code, but not as parts of longer names."""
     inside = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True)) or "(?!)"
     return re.compile(rf"(?<![\w./-])(?:{inside})(?![\w/-])")
 
 
 def with_impl(text: str, absent: Collection[str], impl: str) -> str:
-    """A page whose commands take a variant that is there in the place of absent ones."""
+    """A page whose commands use an existing variant instead of absent ones."""
     named = "|".join(re.escape(name) for name in absent) or "(?!)"
     return re.sub(rf"(--impl |--from |IMPL=|impl=\")(?:{named})\b(?!/)", rf"\g<1>{impl}", text)
 
 
 def pruned(pages: Pages, files: Collection[str], names: Collection[str]) -> dict[str, str]:
-    """Pages without what leads nowhere in a handout.
+    """Remove from pages what leads nowhere in a handout.
 
-    Rows of tables, pictures and commands that need what is absent go; other links become plain text. Sections
-    between ``<!-- solutions:start -->`` and ``<!-- solutions:end -->`` go as a whole, and so do headings with
-    nothing left below them.
+    Rows of tables, pictures and commands that need absent files are removed. Other links become plain text.
+    Sections between ``<!-- solutions:start -->`` and ``<!-- solutions:end -->`` are removed as a whole, and
+    so are
+    headings with nothing left below them.
 
     Parameters
     ----------
     pages
         The pages of the handout, in Markdown.
     files
-        Paths of all its files.
+        The paths of all files in the handout.
     names
-        Names of variants that it does not have.
+        The names of variants that the handout lacks.
     """
     there = {*files, *(str(parent) for file in files for parent in PurePosixPath(file).parents)}
     word = word_of(names)
@@ -58,13 +59,13 @@ def pruned(pages: Pages, files: Collection[str], names: Collection[str]) -> dict
 
 
 def anchors(text: str) -> set[str]:
-    """What GitHub makes of a page's headings."""
+    """The anchors that GitHub generates for a page's headings."""
     headings = [HEADING.match(line) for line, in_code in _lines(text) if not in_code]
     return {re.sub(r"[^\w\- ]", "", match["text"].lower()).replace(" ", "-") for match in headings if match}
 
 
 def broken_links(pages: Pages, files: Collection[str]) -> list[str]:
-    """Links that lead nowhere: the page and the target of each."""
+    """Find links that lead nowhere. Return the page and the target of each."""
     there = {*files, *(str(parent) for file in files for parent in PurePosixPath(file).parents)}
     marks = {path: anchors(text) for path, text in pages.items()}
     found = []
@@ -78,7 +79,7 @@ def broken_links(pages: Pages, files: Collection[str]) -> list[str]:
 
 
 def site(config: str, files: Collection[str]) -> str:
-    """The site's configuration without pages and folders that a handout does not have."""
+    """The site's configuration without pages and folders that a handout lacks."""
     there = {*files, *(str(parent) for file in files for parent in PurePosixPath(file).parents)}
     paths = re.compile(r"\.\./\.\./([\w./]+)")
     lines = []
@@ -93,7 +94,7 @@ def site(config: str, files: Collection[str]) -> str:
 
 
 def _without_empty_sections(lines: list[str]) -> list[str]:
-    """Lines of a navigation without headings that have no page below them."""
+    """The lines of a navigation without headings that have no page below them."""
     while True:
         below = [*lines[1:], ""]
         kept = [line for line, after in zip(lines, below, strict=True) if not _is_empty_section(line, after)]
@@ -117,7 +118,7 @@ def shows(pages: Pages, file: str) -> bool:
 
 
 def _target(page: str, link: str) -> tuple[str | None, str]:
-    """The file and the anchor that a link of a page leads to; no file: it leads to another site."""
+    """The file and the anchor that a link leads to. Without a file, it leads to another site."""
     if re.match(r"[a-z]+:", link):
         return None, ""
     file, _, anchor = link.partition("#")
@@ -125,7 +126,7 @@ def _target(page: str, link: str) -> tuple[str | None, str]:
 
 
 def _lines(text: str) -> list[tuple[str, bool]]:
-    """Lines, and whether each stands in a block of code or at its ends."""
+    """Lines, each with whether it is in a code block or at one of its ends."""
     lines = text.splitlines()
     return list(zip(lines, _in_code(lines), strict=True))
 
@@ -170,7 +171,7 @@ def _shown(match: re.Match[str], page: str, there: Collection[str]) -> str:
 
 
 def _is_about_absent(row: str, there: Collection[str], word: re.Pattern[str]) -> bool:
-    """Whether the first thing that a row names as code is an absent variant, file or folder."""
+    """Whether the first code in a row is the name of an absent variant, file or folder."""
     first = CODE.search(row)
     if not first:
         return False
@@ -186,13 +187,13 @@ def _is_lost_link(row: str, lost: Iterable[re.Match[str]]) -> bool:
 
 
 def _without_examples(row: str, word: re.Pattern[str]) -> str:
-    """A row whose cells hold no command that needs an absent variant."""
+    """A row without commands that need an absent variant."""
     cells = row.split("|")
     return "|".join(" – " if CODE.fullmatch(cell.strip()) and word.search(cell) else cell for cell in cells)
 
 
 def _block(lines: list[str], word: re.Pattern[str]) -> list[str]:
-    """A block of code without commands that need what is absent; no block if nothing is left of it."""
+    """A code block without commands that need absent files, or no lines if nothing is left of it."""
     if lines[0].strip().strip("`") not in SHELL:
         return [] if any(word.search(line) for line in lines) else lines
     inner = [line for line in lines[1:-1] if not word.search(line)]
@@ -214,7 +215,7 @@ def _without_empty(lines: list[str]) -> list[str]:
 
 
 def _is_empty(lines: list[str], number: int, above: str) -> bool:
-    """Whether a line says nothing: a second empty one, a heading without text, the head of no table."""
+    """Whether a line is redundant: a repeated empty line, a heading without text, a head without rows."""
     line = lines[number]
     if not line.strip():
         return not above.strip()

@@ -1,4 +1,4 @@
-"""Which files a handout keeps, and which ones hold solutions or serve the staff alone."""
+"""Which files a handout keeps, and which contain solutions or are only for staff."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mini_dnn.paths import PACKAGE, ROOT
 from mini_dnn.variant import SHORT_NAMES, find, names
 from mini_dnn.variant.given import given, sources
 
-FOR_STAFF = (  # measurements of all variants, how to grade, tricks against the grader, kernels to break
+FOR_STAFF = (  # measurements of all variants, grading, tricks against the grader, kernels with mistakes
     ".ci",
     "CHANGELOG.md",
     "benchmarks",
@@ -29,31 +29,31 @@ FOR_STAFF = (  # measurements of all variants, how to grade, tricks against the 
     "tests/cheats",
     "tests/wrong",
 )
-TOLD_IN = {"docs/roofline.md": "layers/custom"}  # pages that tell how a variant was found
-LADDER = "ladder.toml"  # says for each variant what limits it
-LIBRARY = "ptx"  # headers whose names begin so wrap single instructions: no solution
+TOLD_IN = {"docs/roofline.md": "layers/custom"}  # pages that describe how a variant was found
+LADDER = "ladder.toml"  # describes for each variant what limits it
+LIBRARY = "ptx"  # headers whose names begin with this wrap single instructions and are no solution
 VARIANTS = ("milestones", "layers", "ladders", "networks")
 COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 WORDS = re.compile(r"\w+|[^\w\s]")
-LEAK = 56  # words and signs in a row, of a solution and of another file, that are no coincidence
-STRIDE = 16  # of the places in that other file that are looked at
+LEAK = 56  # tokens in a row that a solution and another file cannot share by coincidence
+STRIDE = 16  # every so many tokens of the other file are compared
 DATA = (".h5", ".json", ".pdf", ".png")
 
 
 @dataclass(frozen=True)
 class Parts:
-    """How the files of the repository are divided.
+    """The division of the repository's files.
 
     Parameters
     ----------
     kept, left
-        Names of the variants that a handout has, and of those that it has not.
+        The names of the variants that a handout contains, and of those that it lacks.
     files
-        Paths of the files that it has, from the repository's root.
+        The paths of the files that it contains, relative to the repository's root.
     absent
-        Paths of those that it has not.
+        The paths of the files that it lacks.
     solutions, public
-        Kernels and headers that must not be told, and those of the variants that are kept.
+        Kernels and headers that must stay secret, and those of the variants that are kept.
     """
 
     kept: tuple[str, ...]
@@ -65,7 +65,7 @@ class Parts:
 
     @property
     def impl(self) -> str:
-        """The variant that a handout's program takes: the course's latest one, or the last of its ladder."""
+        """The variant that a handout's program uses: the course's latest one, or the last of its ladder."""
         short = [short for short, name in SHORT_NAMES.items() if name in _runnable(self.kept)]
         return (short or _runnable(self.kept))[-1]
 
@@ -76,14 +76,14 @@ def divide(keep: Iterable[str]) -> Parts:
     Parameters
     ----------
     keep
-        Names of variants, and what they begin with: ``m1``, ``softmax``, ``gemm/v0_naive``.
+        Names of variants, or their beginnings: ``m1``, ``softmax``, ``gemm/v0_naive``.
 
     Raises
     ------
     UsageError
-        Nothing has such a name, or nothing is left that the program can run.
+        There is no variant with such a name, or no variant that the program can run is left.
     MiniDnnError
-        This is no git checkout.
+        This is not a git checkout.
     """
     kept = given(keep, "--keep")
     if not _runnable(kept):
@@ -117,7 +117,7 @@ def divide(keep: Iterable[str]) -> Parts:
 
 
 def tracked() -> list[str]:
-    """Paths of all files that git tracks and that are there."""
+    """The paths of all existing files that git tracks."""
     done = subprocess.run(
         ["git", "-C", str(ROOT), "ls-files", "-z"], capture_output=True, text=True, check=False
     )
@@ -132,16 +132,16 @@ def tracked() -> list[str]:
 def leaks(
     files: Iterable[str], solutions: Iterable[Path], known: Iterable[Path], root: Path = ROOT
 ) -> set[str]:
-    """Those of the files that hold a piece of a solution.
+    """Return those files that contain a piece of a solution.
 
     Parameters
     ----------
     files
-        Paths from ``root``.
+        Paths relative to ``root``.
     solutions
-        Kernels and headers that must not be told.
+        Kernels and headers that must stay secret.
     known
-        Those that may, whose code is no secret where a solution repeats it.
+        Public kernels and headers. If a solution repeats their code, that code is not secret.
     """
     public = [*known, *INCLUDE.rglob(f"{LIBRARY}*")]
     allowed = {digest for path in public for digest in _grams(path.read_text())}
@@ -159,18 +159,18 @@ def leaks(
 
 
 def _grams(text: str, step: int = 1) -> set[int]:
-    """Hashes of runs of words and signs, one from each ``step``-th on: whatever the file is made of."""
+    """Hashes of runs of tokens, one run starting at each ``step``-th token, for any kind of file."""
     words = WORDS.findall(COMMENTS.sub(" ", text))
     return {hash(tuple(words[start : start + LEAK])) for start in range(0, len(words) - LEAK + 1, step)}
 
 
 def _runnable(kept: Iterable[str]) -> list[str]:
-    """Variants with kernels that the course's program can take."""
+    """The variants with kernels that the course's program can use."""
     return [name for name in kept if find(name).op == ops.DEFAULT and find(name).plan]
 
 
 def _modules(of: Iterable[str]) -> set[Path]:
-    """Modules of the package that decide for variants what is launched."""
+    """The modules of the package that decide what is launched for variants."""
     folders = [find(name).folder for name in of]
     found = {path for folder in folders for path in python_files(folder / "variant.py")[1:]}
     known = {PACKAGE.joinpath(*name.split(".")[1:]).with_suffix(".py"): name for name in HOST_HALVES}
@@ -181,18 +181,21 @@ def _modules(of: Iterable[str]) -> set[Path]:
 
 
 def _tells(ladder: Path, left: Iterable[str]) -> bool:
-    """Whether a file about a ladder names a variant that is left out."""
+    """Whether the file about a ladder names a variant that is left out."""
     text = ladder.read_text()
     return any(f'"{name}"' in text for name in left)
 
 
 def _is_left_out(name: str, kept: Iterable[str], folders: Iterable[str]) -> bool:
-    """Whether a file belongs to the staff, or to no variant that is kept, whose folders these are."""
+    """Whether a file is for staff, or belongs to no kept variant.
+
+    ``folders`` are the kept variants' folders.
+    """
     if any(name == path or name.startswith(f"{path}/") for path in FOR_STAFF):
         return True
     if name in TOLD_IN:
         return TOLD_IN[name] not in kept
     if name.partition("/")[0] not in VARIANTS:
         return False
-    group = name.rpartition("/")[0]  # of a lesson beside its variants' folders
+    group = name.rpartition("/")[0]  # of a lesson next to its variants' folders
     return not any(name.startswith(f"{folder}/") or folder.startswith(f"{group}/") for folder in folders)

@@ -1,4 +1,4 @@
-"""A page of Markdown as PDF, by fpdf2 and with the fonts that matplotlib brings."""
+"""Convert a page of Markdown to PDF with fpdf2 and the fonts that matplotlib includes."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 from mini_dnn.errors import MiniDnnError
 
 MISSING = "PDF files need fpdf2, which is not installed: pip install fpdf2"
-SIZE = 10.0  # points of text
+SIZE = 10.0  # text size in points
 HEADINGS = {"h1": 17.0, "h2": 13.0, "h3": 11.0}
 LINE = 5.0  # mm
-NARROW, WIDE = 6, 46  # characters that a column of a table counts for at least, and at most
+NARROW, WIDE = 6, 46  # the least and the largest number of characters that a table column counts for
 FACES = {"": "DejaVuSans.ttf", "B": "DejaVuSans-Bold.ttf", "I": "DejaVuSans-Oblique.ttf"}
 MONOSPACED = "DejaVuSansMono.ttf"
 EMPHASIS = {"strong": "B", "em": "I"}
 
 
 def as_pdf(markdown: str, title: str) -> bytes:
-    """The page on A4: headings, paragraphs, lists, code and tables.
+    """Return the page as an A4 PDF: headings, paragraphs, lists, code and tables.
 
     Raises
     ------
@@ -47,14 +47,14 @@ def as_pdf(markdown: str, title: str) -> bytes:
 
 
 class _Writer:
-    """Writes tokens of markdown-it."""
+    """Writes the tokens of markdown-it."""
 
     def __init__(self, pdf: Any) -> None:
         self._pdf = pdf
-        self._bullets: list[str] = []  # of the lists that are open
+        self._bullets: list[str] = []  # of the open lists
 
     def write(self, tokens: Sequence[Any]) -> None:
-        """All of them."""
+        """Write all tokens."""
         rest = iter(tokens)
         for token in rest:
             if token.type == "heading_open":
@@ -95,7 +95,7 @@ class _Writer:
             self._pdf.set_font("body", style, SIZE)
 
     def _code(self, text: str) -> None:
-        """As large as the longest line allows, so that none is broken."""
+        """Write code in a size at which the longest line fits."""
         lines = text.rstrip("\n").splitlines()
         self._pdf.set_font("code", "", SIZE)
         widest = max(map(self._pdf.get_string_width, lines))

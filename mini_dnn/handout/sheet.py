@@ -1,4 +1,4 @@
-"""Assignment sheets: what a milestone asks, from its variants, its lesson and a rubric; Markdown."""
+"""Assignment sheets in Markdown: the tasks of a milestone, from its variants, its lesson and a rubric."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ def groups() -> list[str]:
 
 
 def sheet(group: str, rubric: Rubric | None = None, kept: Collection[str] | None = None) -> str:
-    """The assignment of a milestone or of an operation's ladder.
+    """Return the assignment sheet of a milestone or of an operation's ladder.
 
     Parameters
     ----------
     group
-        Such as ``m2`` or ``softmax``.
+        A name such as ``m2`` or ``softmax``.
     rubric
-        What it is graded by. What the rubric hides is not told.
+        The rubric for grading. What it hides is not mentioned.
     kept
-        The variants that students have; None: all.
+        The variants that students have; None for all.
 
     Raises
     ------
     UsageError
-        There is no such group, or the rubric asks for none of its variants.
+        There is no such group, or the rubric requires none of its variants.
     """
     if group not in groups():
         hint = meant(group, groups())
@@ -72,13 +72,13 @@ def sheet(group: str, rubric: Rubric | None = None, kept: Collection[str] | None
 
 
 def _home(group: str) -> Path | None:
-    """The folder of a group's lesson."""
+    """The folder with a group's lesson."""
     found = (ROOT / home / group for home in HOMES)
     return next((folder for folder in found if (folder / "README.md").is_file()), None)
 
 
 def _asked(group: str, rubric: Rubric | None) -> Sequence[VariantRubric]:
-    """The variants of a group that are asked for; the final one goes with the last milestone."""
+    """The requested variants of a group. The final variant belongs to the last milestone."""
     if rubric is None:
         own = {name: find(name) for name in names() if name.startswith(f"{group}/")}
         order = climbed({name: variant.parent for name, variant in own.items()})
@@ -140,7 +140,7 @@ def _commands(variant: Variant, kept: Collection[str]) -> Iterator[str]:
 
 
 def _start(variant: Variant, kept: Collection[str]) -> str:
-    """The nearest ancestor with kernels that students have; without one, the first such variant."""
+    """The nearest ancestor with kernels that students have, or else the first such variant."""
     above = variant.parent
     while above:
         found = find(above)

@@ -1,5 +1,5 @@
-"""NVIDIA's profilers around one variant, and their reports in plain words.
+"""Run one variant under NVIDIA's profilers, and explain their reports.
 
-`workload` is the process that they watch. `ncu` and `nsys` know one tool each, and `advice` says what their
-figures mean.
+`workload` is the process that they profile. `ncu` and `nsys` each wrap one tool, and `advice` explains their
+figures.
 """

@@ -1,4 +1,4 @@
-"""A kernel's counters in plain words, and what to try next."""
+"""Explain a kernel's counters, and suggest what to try next."""
 
 from __future__ import annotations
 
@@ -8,20 +8,23 @@ from math import prod
 
 from mini_dnn.profiling.ncu import Kernel
 
-NEAR_PEAK, BUSY, LOW = 80.0, 60.0, 50.0  # per cent of a unit's peak
-MANY_CONFLICTS = 0.2  # of the accesses to shared memory
-SECTOR_BYTES, POOR_SECTORS = 32, 16.0  # of a sector that is loaded, all bytes; those that are used
-FEW_LOADS = 0.1  # of all that a kernel moves: then bulk copies bring the rest
-WARP = 32  # threads: a launch of no more has nothing that could run beside, and takes no time
+NEAR_PEAK, BUSY, LOW = 80.0, 60.0, 50.0  # per cent of a unit's peak rate
+MANY_CONFLICTS = 0.2  # fraction of the accesses to shared memory
+# Bytes of a sector; with fewer used bytes per loaded sector, accesses count as uncoalesced
+SECTOR_BYTES, POOR_SECTORS = 32, 16.0
+FEW_LOADS = 0.1  # fraction of all bytes that a kernel moves; below it, bulk copies do most of the loading
+WARP = 32  # threads; a launch of one warp has no other warps to overlap with, and is short
 MAX_HINTS = 3
-DRAM_WAYS = ("_read", "_write", "_op_read", "_op_write")  # ends of names: either pair, by version
+# Endings of names; a report has one of the two pairs, depending on the version
+DRAM_WAYS = ("_read", "_write", "_op_read", "_op_write")
 LOADS_AND_STORES = ("_op_ld", "_op_st")
 STALL = re.compile(r"smsp__average_warps_issue_stalled_(?P<reason>\w+)_per_issue_active\.ratio")
-NO_STALL = re.compile(r"selected|\w+_not_issued|\w+_pipe_(?!throttle)\w+")  # or one that is counted already
+# These are not stalls, or are counted elsewhere
+NO_STALL = re.compile(r"selected|\w+_not_issued|\w+_pipe_(?!throttle)\w+")
 LIMIT = "launch__occupancy_limit_"
 TENSOR_PIPE = r"sm__(inst_executed_)?pipe_tensor\w*\.avg\.pct_of_peak_sustained_(active|elapsed)"
 FMA_PIPE = r"sm__(inst_executed_)?pipe_fma\w*\.avg\.pct_of_peak_sustained_(active|elapsed)"
-UNITS = {  # names of units, each with the metrics that say how busy it was, the best first
+UNITS = {  # unit names, and the metrics that tell how busy a unit was, best metric first
     "DRAM": (
         "dram__throughput.avg.pct_of_peak_sustained_elapsed",
         "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
@@ -47,7 +50,7 @@ LIMITERS = {
 
 @dataclass(frozen=True)
 class Stall:
-    """A reason why warps wait, and a hint: Kernel Profiling Guide, "Warp Stall Reasons"."""
+    """A reason why warps wait, with a hint. See "Warp Stall Reasons" in the Kernel Profiling Guide."""
 
     waits_for: str
     hint: str
@@ -111,7 +114,10 @@ STALLS = {
 
 
 def describe(kernel: Kernel) -> list[str]:
-    """Lines about one kernel, without figures that the report lacks or that are not meaningful."""
+    """Describe one kernel in lines.
+
+    Figures that the report lacks, or that are not meaningful, are left out.
+    """
     launch = f"grid {kernel.grid}, block {kernel.block}" if kernel.grid and kernel.block else ""
     rows = {"time": _time(kernel)}
     rows |= {} if _is_tiny(kernel) else _rows(kernel)
@@ -131,7 +137,7 @@ def _rows(kernel: Kernel) -> dict[str, str]:
 
 
 def hints(kernel: Kernel) -> list[str]:
-    """What to try, the most promising first: at most three; nothing for a launch of a few threads."""
+    """Return up to three hints, most promising first. There are none for a launch of a few threads."""
     if _is_tiny(kernel):
         return []
     found = []
@@ -225,7 +231,7 @@ def _theoretical(kernel: Kernel) -> float | None:
 
 
 def _limiters(kernel: Kernel) -> list[str]:
-    """The resources that allow the fewest blocks on an SM."""
+    """Return the resources that limit the number of blocks on an SM most."""
     limits = {name.removeprefix(LIMIT): v for name, v in kernel.metrics.items() if name.startswith(LIMIT)}
     return [name for name, blocks in limits.items() if blocks == min(limits.values())]
 
@@ -257,7 +263,7 @@ def _stalls(kernel: Kernel) -> dict[str, float]:
 
 
 def _top_stall(kernel: Kernel) -> tuple[str, float]:
-    """The most common reason and its share of all waits; ``("", 0.0)`` if the report has none."""
+    """Return the most common stall reason and its share of all stalls; ``("", 0.0)`` if there is none."""
     stalls = _stalls(kernel)
     total = sum(stalls.values())
     if not total:
@@ -275,7 +281,7 @@ def _waiting(kernel: Kernel) -> str:
 
 
 def _is_tiny(kernel: Kernel) -> bool:
-    """Whether the launch has so few threads that advice makes no sense, such as one that sets a counter."""
+    """Whether the launch has so few threads that advice makes no sense, as for one that sets a counter."""
     threads = kernel.first("launch__thread_count")
     if threads is None and kernel.grid and kernel.block:
         threads = prod(map(int, re.findall(r"\d+", f"{kernel.grid} {kernel.block}")))
@@ -283,7 +289,7 @@ def _is_tiny(kernel: Kernel) -> bool:
 
 
 def _sector_bytes(kernel: Kernel) -> float | None:
-    """Bytes used of each sector that threads load, where these loads are more than a small part of all."""
+    """Return the bytes used of each loaded sector, or None if these loads are a small part of all traffic."""
     sectors = kernel.first("l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum")
     moved = kernel.total("dram__bytes", DRAM_WAYS)
     if sectors is not None and SECTOR_BYTES * sectors < FEW_LOADS * moved:
@@ -292,7 +298,7 @@ def _sector_bytes(kernel: Kernel) -> float | None:
 
 
 def _conflicts(kernel: Kernel) -> float:
-    """Conflicts as a fraction of shared memory's wavefronts; 0 where the report lacks either."""
+    """Return bank conflicts as a fraction of the wavefronts of shared memory; 0 if the report lacks one."""
     conflicts = kernel.total("l1tex__data_bank_conflicts_pipe_lsu_mem_shared", LOADS_AND_STORES)
     wavefronts = kernel.total("l1tex__data_pipe_lsu_wavefronts_mem_shared", LOADS_AND_STORES)
     return conflicts / wavefronts if wavefronts else 0.0

@@ -1,12 +1,17 @@
-"""A bracket of a kernel's time on a GPU, from what it moves and computes.
+"""Bracket a kernel's time on a GPU between two bounds, from what it moves and computes.
 
-Each unit of the GPU needs a time for its share of the work. A kernel is not faster than the unit that needs
-longest. It is slower where its blocks do not fill the multiprocessors, where too few warps hide the latency
-of instructions, where too few blocks keep several units busy at the same time, and by its launch. If the
-longest unit works for less than `BUSY` of the time, latency limits the kernel; Nsight Compute draws the line
-at the same share. Instructions for integers and branches are an estimate, since g++ has compiled the kernel
-and not nvcc, so the lower end of the bracket leaves them out. It is no prediction: clocks and cache misses
-are not known.
+Each unit of the GPU needs a time for its share of the work. A kernel cannot be faster than the unit that
+needs
+the longest time. It is slower if its blocks do not fill the multiprocessors, if too few warps hide the
+latency
+of instructions, or if too few blocks keep several units busy at the same time. The launch adds to the time.
+If
+the slowest unit works for less than `BUSY` of the time, latency limits the kernel. Nsight Compute uses the
+same
+threshold. The counts of integer instructions and branches are estimates, because g++ compiled the kernel and
+not nvcc, so the lower bound leaves them out. The bracket is not a prediction: clock rates and cache misses
+are
+unknown.
 """
 
 from __future__ import annotations
@@ -22,37 +27,39 @@ from mini_dnn.variant.plan import Launch
 
 DRAM, L2, L1, ISSUE = "DRAM", "L2 cache", "L1 cache and shared memory", "instruction issue"
 FMA, TENSOR, SPECIAL, LATENCY = "FMA units", "tensor cores", "special functions", "latency"
-BARRIERS = ("__syncthreads", "cluster_sync", "mbarrier_wait")  # for which warps of a block wait
-Key = tuple[str, tuple[int, ...], tuple[int, ...]]  # of a launch: kernel, grid, block
-SCHEDULERS = 4  # of a multiprocessor: warp instructions a clock
-LAUNCH_MS = 0.002  # of a kernel that does nothing, on an H200
-GLOBAL_MS = 0.001  # more until the first bytes have come and the last ones have gone: half of it each
-SURE, UNSURE = 1.5, 1.15  # the longest time by the second longest
-BUSY = 0.6  # of the time that a unit works which limits a kernel; see the rule of ncu's "Speed of Light"
-KEPT = 0.5  # of the L2 cache: what has been written and has not gone to DRAM when a kernel ends
-# Clocks until an instruction may use what another one gives, of Hopper; Volta and its successors differ by a
-# few. W. Luo et al., "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture", arXiv:2402.13499;
-# Z. Jia et al., arXiv:1804.06826.
+BARRIERS = ("__syncthreads", "cluster_sync", "mbarrier_wait")  # warps of a block wait for each other at these
+Key = tuple[str, tuple[int, ...], tuple[int, ...]]  # kernel, grid and block of a launch
+SCHEDULERS = 4  # of a multiprocessor; each issues one warp instruction per clock
+LAUNCH_MS = 0.002  # an empty kernel on an H200
+GLOBAL_MS = 0.001  # additional time until the first bytes arrive and the last ones have left, half of it each
+SURE, UNSURE = 1.5, 1.15  # ratio of the longest to the second longest time
+BUSY = 0.6  # fraction of the time that a limiting unit is busy; see the rule of ncu's "Speed of Light"
+KEPT = 0.5  # fraction of the L2 cache: written data that need not be in DRAM when a kernel ends
+# The latency of instructions in clocks on Hopper. Volta and its successors differ by a few clocks. W. Luo et
+# al.,
+# "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture", arXiv:2402.13499; Z. Jia et al.,
+# arXiv:1804.06826.
 ARITHMETIC_CLOCKS, SHARED_CLOCKS, L2_CLOCKS, PRODUCT_CLOCKS = 4, 29, 260, 33
-ALWAYS = 7  # instructions of a warp to read its numbers and parameters, and to end: see docs/counters.md
-INDEPENDENT = 2  # instructions of a warp that are under way together, an assumption: compilers see to it
+# Instructions of a warp for reading its indices and parameters, and for its end: see docs/counters.md
+ALWAYS = 7
+INDEPENDENT = 2  # instructions of a warp in flight at the same time, an assumption about the compiler
 
 
 @dataclass(frozen=True)
 class Bracket:
-    """The time that each unit needs for a launch, or for several together, in milliseconds.
+    """The time that each unit needs for a launch, or for several launches together, in milliseconds.
 
     Parameters
     ----------
     units
-        How long each unit works if all of the GPU takes part.
+        How long each unit works if all multiprocessors take part.
     low_ms
-        The lower end: without instructions for integers and branches, and with enough warps.
+        The lower bound: without instructions for integers and branches, and with enough warps.
     likely_ms
-        With them, and with the latency that warps do not hide. A block uses one unit after the other, and
-        other blocks use the others meanwhile.
+        The estimate with these instructions, and with latency that warps do not hide. It assumes that a block
+        uses one unit after the other, while other blocks use the other units.
     high_ms
-        The upper end: no two units work at the same time.
+        The upper bound: no two units work at the same time.
     """
 
     units: dict[str, float]
@@ -62,22 +69,22 @@ class Bracket:
 
     @property
     def longest(self) -> str:
-        """The unit that needs longest."""
+        """The unit that needs the longest time."""
         return max(self.units, key=self.units.__getitem__)
 
     @property
     def limiter(self) -> str:
-        """The unit that needs longest, or the latency if that unit has nothing to do for much of the time."""
+        """The unit that needs the longest time, or latency if that unit is idle for much of the time."""
         return self.longest if self.units[self.longest] >= BUSY * self.likely_ms else LATENCY
 
     @property
     def second(self) -> str:
-        """The unit that needs longest but one, or longest if latency is the limiter."""
+        """The unit that needs the second longest time, or the longest if latency is the limiter."""
         return sorted(self.units, key=self.units.__getitem__)[-1 if self.limiter == LATENCY else -2]
 
     @property
     def sure(self) -> str:
-        """How sure the limiter is, in words."""
+        """How certain the limiter is, in words."""
         longest = self.units[self.longest]
         if self.limiter == LATENCY:
             ratio = BUSY * self.likely_ms / max(longest, 1e-12)
@@ -90,28 +97,29 @@ class Bracket:
 
 @dataclass(frozen=True)
 class Larger:
-    """A larger problem than the one whose counters are known; see `enlarged`."""
+    """A larger problem than the counted one; see `enlarged`."""
 
     scale: float  # how many times as much work it is
     nbytes: Mapping[str, int]  # of its arrays
-    grids: Mapping[Key, tuple[int, ...]]  # the blocks of each of its launches, by the smaller ones'
-    same: frozenset[Key]  # launches that do the same for both, such as those that prepare weights
+    # The grid of each of its launches, by the key of the smaller problem's launch
+    grids: Mapping[Key, tuple[int, ...]]
+    same: frozenset[Key]  # launches that are the same for both problems, such as those that prepare weights
 
 
 def enlarged(few: Planned, many: Planned, scale: float) -> Larger:
-    """The larger one of two problems of a variant, by the launches of both.
+    """Describe the larger of two problems of a variant by the launches of both.
 
     Parameters
     ----------
     scale
-        How many times as much work it is.
+        How many times as much work the larger problem is.
     """
     pairs = list(zip(few.launches, many.launches, strict=False))
     found: dict[Key, list[int]] = {}
     if len(few.launches) == len(many.launches) and all(a.kernel == b.kernel for a, b in pairs):
         for ours, theirs in pairs:
             found.setdefault(_key(ours), []).append(prod(theirs.grid))
-    else:  # there are more of them for a large batch
+    else:  # a large batch has more launches
         for ours in few.launches:
             found[_key(ours)] = [prod(one.grid) for one in many.launches if one.kernel == ours.kernel]
     sizes = [{name: array.nbytes for name, array in plan.arrays.items()} for plan in (few, many)]
@@ -124,7 +132,7 @@ def enlarged(few: Planned, many: Planned, scale: float) -> Larger:
 
 
 def _names(launch: Launch) -> set[str]:
-    """Of the buffers that a kernel gets."""
+    """The names of the buffers that a kernel uses."""
     return {arg if isinstance(arg, str) else getattr(arg, "buffer", "") for arg in launch.args}
 
 
@@ -135,19 +143,19 @@ def _key(launch: Launch | Counters) -> Key:
 def bracket(
     counters: Counters, gpu: Gpu, larger: Larger | None = None, registers: int | None = None
 ) -> Bracket:
-    """The times of one kernel's launches, or of those for a larger problem.
+    """Bracket the time of one kernel's launches, or of its launches for a larger problem.
 
     Parameters
     ----------
     registers
-        Of a thread; None if they are unknown, and then they do not limit how many warps there are.
+        Registers per thread. If they are None (unknown), they do not limit the number of warps.
     """
     scale = larger.scale if larger and _key(counters) not in larger.same else 1.0
     grids = larger.grids.get(_key(counters), ()) if larger else ()
     launches = len(grids) or counters.launches
     blocks = sum(grids) // launches or counters.blocks
     nbytes = larger.nbytes if larger else {}
-    clocks = gpu.clocks_per_second / scale / 1e3  # of all multiprocessors, in a millisecond
+    clocks = gpu.clocks_per_second / scale / 1e3  # of all multiprocessors, per millisecond
     has = gpu.generation
     kinds = {kind: counters.operations(kind) for kind in ("ffma", "fadd", "fmul", "special")}
     read, written = _moved(counters, nbytes)
@@ -163,11 +171,11 @@ def bracket(
     }
     known = instructions(counters, estimated=False) / SCHEDULERS / clocks
     start = launches * (LAUNCH_MS + GLOBAL_MS * any(a.memory == "global" for a in counters.accesses))
-    waves = -(-blocks // gpu.multiprocessors) * gpu.multiprocessors / blocks  # the last one is not full
+    waves = -(-blocks // gpu.multiprocessors) * gpu.multiprocessors / blocks  # the last wave is not full
     memory = max(units[DRAM], units[L2])
     own = {name: ms * waves for name, ms in units.items() if name not in (DRAM, L2)}
     hidden = min(1.0, _warps(counters, gpu, blocks, registers) / SCHEDULERS / _latency(counters))
-    # Of blocks that go through these one after the other, the last one's others hide behind nothing.
+    # Nothing hides the other units' work of the last of the blocks that run one after the other.
     stages = [own[L1], own[TENSOR], max(own[name] for name in (ISSUE, FMA, SPECIAL))]
     if not _copies(counters):
         stages.append(memory)
@@ -181,25 +189,25 @@ def bracket(
 
 
 def together(brackets: Sequence[Bracket]) -> Bracket:
-    """Of launches one after the other; the limiter is the unit that needs longest for all of them."""
+    """Bracket consecutive launches. The limiter is the unit that needs the longest time for all of them."""
     units = {name: sum(one.units[name] for one in brackets) for name in brackets[0].units}
     ends = zip(*((one.low_ms, one.likely_ms, one.high_ms) for one in brackets), strict=True)
     return Bracket(units, *map(sum, ends))
 
 
 def moved_bytes(counters: Counters, nbytes: Mapping[str, int]) -> float:
-    """Bytes that global memory moves if each sector that is used is read once and written once.
+    """Return the bytes that global memory moves if each used sector is read once and written once.
 
     Parameters
     ----------
     nbytes
-        How large arrays are; of those that are not named, as large as when they were counted.
+        The sizes of arrays. Arrays that are not named have the sizes that they had when they were counted.
     """
     return sum(_moved(counters, nbytes))
 
 
 def _moved(counters: Counters, nbytes: Mapping[str, int]) -> tuple[float, float]:
-    """Bytes that are read and written."""
+    """Return the bytes that are read and the bytes that are written."""
     ways = {array.name: set[str]() for array in counters.arrays}
     for access in counters.accesses:
         if access.memory == "global":
@@ -213,19 +221,19 @@ def _moved(counters: Counters, nbytes: Mapping[str, int]) -> tuple[float, float]
 
 
 def _warps(counters: Counters, gpu: Gpu, blocks: int, registers: int | None) -> float:
-    """Warps on a multiprocessor: as many as fit, or as there are."""
+    """Return the warps on a multiprocessor: as many as fit, or as there are."""
     fits = occupancy(gpu, counters.threads, counters.shared_bytes, registers)
     return fits.warps * max(1, min(fits.blocks, -(-blocks // gpu.multiprocessors)))
 
 
 def _copies(counters: Counters) -> bool:
-    """Whether most of what is read comes by asynchronous copies: then a block computes meanwhile."""
+    """Whether most data arrive by asynchronous copies, during which a block computes."""
     copies = counters.sum("sectors", "global", "copy load")
     return copies > counters.sum("block_sectors", "global", "load", "tile load")
 
 
 def _groups(counters: Counters, gpu: Gpu, blocks: int, registers: int | None) -> int:
-    """Parts of a multiprocessor's work that do not wait for each other: blocks, or warps without barriers."""
+    """Return how many parts of a multiprocessor's work do not wait for each other: blocks, or else warps."""
     fits = occupancy(gpu, counters.threads, counters.shared_bytes, registers)
     found = max(1, min(fits.blocks, -(-blocks // gpu.multiprocessors)))
     waits = any(call.name.startswith(BARRIERS) for call in counters.calls)
@@ -233,7 +241,7 @@ def _groups(counters: Counters, gpu: Gpu, blocks: int, registers: int | None) ->
 
 
 def _latency(counters: Counters) -> float:
-    """Mean clocks from one instruction of a warp to the next."""
+    """Return the mean number of clocks from one instruction of a warp to the next."""
     loads = [a for a in counters.accesses if a.operation in ("load", "tile load")]
     clocks, count = 0.0, instructions(counters)
     for access in loads:
@@ -246,7 +254,10 @@ def _latency(counters: Counters) -> float:
 
 
 def l2_bytes(counters: Counters) -> int:
-    """Bytes between L1 and L2: loads if the L1 cache keeps what a block has used; stores go through."""
+    """Return the bytes between L1 and L2.
+
+    The L1 cache keeps what a block has loaded; stores go through it.
+    """
     loads = counters.sum("block_sectors", "global", "load", "tile load")
     copies = counters.sum("sectors", "global", "copy load", "copy store")
     stores = counters.sum("sectors", "global", "store", "tile store", "atomic")
@@ -254,13 +265,16 @@ def l2_bytes(counters: Counters) -> int:
 
 
 def _l1_clocks(counters: Counters) -> int:
-    """Clocks of the banks that the L1 cache and shared memory have in common."""
+    """Return the clocks of the banks that the L1 cache and shared memory share."""
     wavefronts = counters.sum("wavefronts", "shared") + counters.sum("wavefronts", "global")
     return wavefronts - counters.sum("saved", "shared")
 
 
 def instructions(counters: Counters, estimated: bool = True) -> float:
-    """Instructions of warps; integers and branches, and a warp's first and last ones, are an estimate."""
+    """Return the number of warp instructions.
+
+    Integers, branches, and a warp's start and end are estimated.
+    """
     warps = counters.launches * counters.blocks * -(-counters.threads // WARP)
     work = counters.operations("instructions")
     if estimated:

@@ -1,7 +1,7 @@
-"""Counters of a kernel's launch in the emulator, by source line and array.
+"""Counters of a kernel's launch in the emulator, for each source line and array.
 
-Where a counter is the same thing as one of Nsight Compute's, `Counters.metrics` has it under that name;
-docs/counters.md shows both side by side. All others have names of our own.
+If a counter means the same as one of Nsight Compute, `Counters.metrics` has it under that name, and
+docs/counters.md shows both next to each other. All other counters have names of this project.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from math import prod
 
 SECTOR_BYTES = 32
 SHARED_ACCESSES = ("load", "store", "atomic")
-TILES, COPIES = ("tile load", "tile store"), ("copy to", "copy from")  # which ncu counts by other rules
-LARGEST = 16  # bytes of a lane's access; what is larger is a bulk copy
-# Products of one instruction of a warp, by the name of its wrapper; see `Call.products` for the others.
+TILES, COPIES = ("tile load", "tile store"), ("copy to", "copy from")  # ncu counts these by different rules
+LARGEST = 16  # bytes per lane of an access; larger ones are bulk copies
+# Products of one warp instruction, by the name of its wrapper. `Call.products` has the others.
 PRODUCTS = {
     "mma_m16n8k8": 16 * 8 * 8,
     "mma_m16n8k8_tf32": 16 * 8 * 8,
@@ -27,41 +27,41 @@ PRODUCTS = {
 
 @dataclass(frozen=True)
 class Access:
-    """What the instructions of one line do with one array."""
+    """What the instructions of one line do to one array."""
 
     file: str
     line: int
     array: str
     memory: str  # "global", "shared", "constant", "another block's shared"
     operation: str  # "load", "store", "atomic", "copy load", "copy to" ...: see totals.OPERATIONS
-    bytes: int  # of a lane; of bulk copies all of it
-    instructions: int  # of warps: requests
-    lanes: int  # active ones, of all instructions
+    bytes: int  # per lane; for bulk copies in total
+    instructions: int  # warp instructions, which are the requests
+    lanes: int  # active lanes, summed over all instructions
     sectors: int  # of 32 bytes, in global memory
-    ideal_sectors: int  # if neighbouring lanes had neighbouring bytes
-    used_bytes: int  # distinct ones of each instruction, of those in the sectors
-    lines: int  # of 128 bytes
-    wavefronts: int  # of shared memory, or of the L1 cache for global memory
+    ideal_sectors: int  # if neighbouring lanes accessed neighbouring bytes
+    used_bytes: int  # distinct bytes of each instruction within its sectors
+    lines: int  # cache lines of 128 bytes
+    wavefronts: int  # of shared memory; for global memory, of the L1 cache
     ideal_wavefronts: int
-    block_sectors: int  # that the block had not used before
-    merged: int = 0  # loads of shared memory that nvcc may make part of a wider one
-    saved: int = 0  # wavefronts that this saves
+    block_sectors: int  # sectors that the block had not accessed before
+    merged: int = 0  # loads of shared memory that nvcc may merge into wider ones
+    saved: int = 0  # wavefronts that merging saves
 
 
 @dataclass(frozen=True)
 class Call:
-    """A call that lanes wait in, or that starts or counts something."""
+    """A call in which lanes wait, or which starts or counts something."""
 
     file: str
     line: int
     name: str
-    instructions: int  # of warps
+    instructions: int  # warp instructions
     lanes: int
-    number: int  # the sum of what the lanes passed, such as columns
+    number: int  # the sum of the numbers that the lanes passed, such as columns
 
     @property
     def products(self) -> int:
-        """Products that tensor cores make for it."""
+        """The products that tensor cores compute for this call."""
         if self.name.startswith("wmma::mma_sync"):
             return self.number // 32
         if self.name.startswith("wgmma_m64k16"):  # a warp has 16 of the 64 rows
@@ -70,7 +70,7 @@ class Call:
 
     @property
     def operand_bytes(self) -> int:
-        """Bytes of shared memory that are operands of wgmma: 16 columns of a, 16 rows of b, in halves."""
+        """Bytes of wgmma's operands in shared memory: 16 columns of a and 16 rows of b, as halves."""
         if not self.name.startswith("wgmma_m64k16"):
             return 0
         rows = 0 if self.name.endswith("a in registers") else 16 * self.instructions
@@ -79,7 +79,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Work:
-    """Arithmetic of a line in single precision: operations of all its lanes."""
+    """Single-precision arithmetic of a line: the operations of all of its lanes."""
 
     file: str
     line: int
@@ -87,14 +87,14 @@ class Work:
     fadd: int = 0
     fmul: int = 0
     special: int = 0
-    other: int = 0  # an estimate of all further instructions of lanes, but for accesses
-    instructions: int = 0  # of warps: all but the others
-    other_instructions: int = 0  # of warps
+    other: int = 0  # an estimate of all other instructions of lanes, except for accesses
+    instructions: int = 0  # warp instructions, except for those in `other`
+    other_instructions: int = 0  # warp instructions
 
 
 @dataclass(frozen=True)
 class Branch:
-    """How often a line's instructions sent lanes of a warp different ways."""
+    """How often the instructions of a line caused lanes of a warp to diverge."""
 
     file: str
     line: int
@@ -103,7 +103,7 @@ class Branch:
 
 @dataclass(frozen=True)
 class ArrayUse:
-    """An array, and how much of it a launch has used."""
+    """An array, and how much of it a launch used."""
 
     name: str
     memory: str
@@ -113,40 +113,40 @@ class ArrayUse:
 
 @dataclass(frozen=True)
 class Counters:
-    """What one launch did, or several launches of one kernel together."""
+    """The counters of one launch, or of several launches of one kernel together."""
 
     kernel: str
-    source: str  # the kernel file
+    source: str  # the kernel's file
     defines: Mapping[str, int | float | str]
     launches: int
     grid: tuple[int, ...]
     block: tuple[int, ...]
-    shared_bytes: int  # of a block, static and dynamic
+    shared_bytes: int  # per block, static and dynamic
     accesses: tuple[Access, ...]
     calls: tuple[Call, ...]
     work: tuple[Work, ...]
     branches: tuple[Branch, ...]
     arrays: tuple[ArrayUse, ...]
     block_instructions: int  # basic blocks that warps entered
-    block_lanes: int  # and the lanes that did
+    block_lanes: int  # lanes that were active in them
 
     @property
     def blocks(self) -> int:
-        """Thread blocks of a launch."""
+        """The number of thread blocks of a launch."""
         return prod(self.grid)
 
     @property
     def threads(self) -> int:
-        """Of a block."""
+        """The number of threads per block."""
         return prod(self.block)
 
     @property
     def active_lanes(self) -> float:
-        """Lanes that are on, of 32, in a basic block that a warp enters."""
+        """The mean number of active lanes, out of 32, in the basic blocks that warps enter."""
         return self.block_lanes / self.block_instructions if self.block_instructions else 0.0
 
     def sum(self, field: str, memory: str, *operations: str) -> int:
-        """A field of `Access`, added up for one memory and some operations, or all."""
+        """Sum a field of `Access` over one memory and the given operations, or over all operations."""
         return sum(
             getattr(access, field)
             for access in self.accesses
@@ -155,19 +155,19 @@ class Counters:
 
     @cached_property
     def products(self) -> Mapping[str, int]:
-        """Products of tensor cores, by the instruction's name."""
+        """The products of tensor cores, by the name of the instruction."""
         found: Counter[str] = Counter()
         for call in self.calls:
             found[call.name] += call.products
         return {name: count for name, count in found.items() if count}
 
     def operations(self, kind: str) -> int:
-        """A field of `Work`, added up: of lanes "ffma", "fadd", "fmul" or "special"; see there."""
+        """Sum a field of `Work` over all lanes: "ffma", "fadd", "fmul" or "special"."""
         return sum(getattr(work, kind) for work in self.work)
 
     @cached_property
     def metrics(self) -> Mapping[str, float]:
-        """Counters by the names of Nsight Compute: those alone that mean the same there."""
+        """The counters that mean the same in Nsight Compute, under its names."""
         found: dict[str, float] = {}
         reached = [a for a in self.accesses if a.memory == "global" and a.bytes <= LARGEST]
         loads = [access for access in reached if access.operation in ("load", "copy load")]

@@ -1,4 +1,4 @@
-"""Profiles without a GPU: the counters of the emulator, and what they mean for a GPU that one chooses."""
+"""Profiles without a GPU: the counters of the emulator, and what they mean for a chosen GPU."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from mini_dnn.profiling.totals import counters
 from mini_dnn.running.runner import run
 from mini_dnn.variant import Variant
 
-MOST_FLOPS = 2_000_000_000  # of a problem: some minutes
+MOST_FLOPS = 2_000_000_000  # of a problem, which takes some minutes
 SCHEMA = "counters/1"
-WORST = 3  # lines that are named
-MANY = 0.02  # of a kernel's work: what is less is not worth a line
+WORST = 3  # lines that are listed
+MANY = 0.02  # fraction of a kernel's work; a line with less is not listed
 WORK = {"ffma": "FMAs", "fadd": "additions", "fmul": "products", "special": "special functions"}
-FULL = 31.5  # active lanes
+FULL = 31.5  # active lanes that count as a full warp
 CURES = {
     "sectors": "let neighbouring threads use neighbouring addresses",
     "conflicts": "pad the rows of the array, so that the words of the lanes are in different banks",
@@ -39,21 +39,21 @@ CURES = {
 
 @dataclass(frozen=True)
 class Profile:
-    """What a variant's kernels did for one problem, and the bracket of their time."""
+    """The work of a variant's kernels for one problem, with a bracket of their time."""
 
     problem: Any
     kernels: tuple[Counters, ...]
     gpu: Gpu
-    larger: Any = None  # the problem that brackets are for, if it is another one
-    enlarged: Larger | None = None  # what is more of it
+    larger: Any = None  # the problem that the brackets are for, if it differs
+    enlarged: Larger | None = None  # how much larger that problem is
 
     def bracket(self, kernel: Counters) -> Bracket:
-        """Of one kernel's launches."""
+        """Bracket the time of one kernel's launches."""
         return bracket(kernel, self.gpu, self.enlarged, registers(kernel, self.gpu.arch))
 
     @property
     def together(self) -> Bracket:
-        """Of all launches."""
+        """Bracket the time of all launches."""
         return together([self.bracket(kernel) for kernel in self.kernels])
 
 
@@ -63,7 +63,7 @@ def count(variant: Variant, problem: Any, threads: int | None = None) -> tuple[C
     Raises
     ------
     MiniDnnError
-        It does not run there.
+        The variant does not run in the emulator.
     """
     with closing(CountedEmulator(threads)) as device:
         run(variant, problem, variant.operation.inputs(problem, seed=0), device)
@@ -71,12 +71,12 @@ def count(variant: Variant, problem: Any, threads: int | None = None) -> tuple[C
 
 
 def profile(variant: Variant, problem: Any, gpu: Gpu, larger: Any = None) -> Profile:
-    """Count, for the brackets of that GPU.
+    """Count a variant's work and prepare brackets for ``gpu``.
 
     Parameters
     ----------
     larger
-        The same problem with more entries in its batch, for which the brackets are worked out.
+        The same problem with a larger batch, for which the brackets are computed.
     """
     kernels = count(variant, problem)
     if larger is None or larger.batch == problem.batch or variant.limit_for(larger):
@@ -87,7 +87,7 @@ def profile(variant: Variant, problem: Any, gpu: Gpu, larger: Any = None) -> Pro
 
 @cache
 def _registers(source: Path, defines: tuple[tuple[str, Any], ...], arch: int) -> Mapping[str, int]:
-    """Registers of a thread by kernel, from nvcc's report; empty where it is not installed."""
+    """Registers per thread of each kernel, from nvcc's report; empty if nvcc is not installed."""
     compiler = find_compiler()
     known = dict(defines)
     try:
@@ -98,13 +98,13 @@ def _registers(source: Path, defines: tuple[tuple[str, Any], ...], arch: int) ->
 
 
 def registers(kernel: Counters, arch: int) -> int | None:
-    """Registers of a thread; None if they are unknown."""
+    """Return the registers per thread, or None if they are unknown."""
     found = _registers(Path(kernel.source), tuple(sorted(kernel.defines.items())), arch)
     return found.get(kernel.kernel)
 
 
 def summary(name: str, found: Profile) -> list[str]:
-    """Lines about a problem: each kernel, and the bracket of all of them together."""
+    """Describe a problem in lines: each kernel, and the bracket of all kernels together."""
     lines = [f"{name:<9} {found.problem}"]
     if found.larger:
         entries = f"{found.problem.batch} of {found.larger.batch:,} entries"
@@ -126,7 +126,7 @@ def summary(name: str, found: Profile) -> list[str]:
 
 
 def described(kernel: Counters, found: Profile) -> list[str]:
-    """Lines about one kernel: those of `advice.describe`, and what the emulator alone knows."""
+    """Describe one kernel in lines: those of `advice.describe`, and facts that only the emulator knows."""
     gpu = found.gpu
     known = registers(kernel, gpu.arch)
     fits = occupancy(gpu, kernel.threads, kernel.shared_bytes, known)
@@ -147,7 +147,7 @@ def described(kernel: Counters, found: Profile) -> list[str]:
 
 
 def as_json(variant: Variant, profiles: Mapping[str, Profile]) -> dict[str, Any]:
-    """All counters by kernel, line and array, for a file."""
+    """All counters by kernel, line and array, as values for a file."""
     return {
         "schema": SCHEMA,
         "variant": variant.name,
@@ -178,7 +178,7 @@ def as_json(variant: Variant, profiles: Mapping[str, Profile]) -> dict[str, Any]
 
 
 def worst(kernel: Counters) -> list[str]:
-    """The lines that cost most: sectors beyond the ideal, bank conflicts, and branches that split warps."""
+    """List the worst lines: sectors beyond the ideal, bank conflicts, and branches at which warps diverge."""
     loads = [access for access in kernel.accesses if access.memory == "global"]
     shared = [a for a in kernel.accesses if a.memory == "shared" and a.operation in SHARED_ACCESSES]
     found = [
@@ -209,7 +209,7 @@ def _most(accesses: Sequence[Access], field: str, ideal: str, cure: str) -> list
 
 
 def _as_kernel(kernel: Counters, fits: Occupancy, known: int | None) -> Kernel:
-    """The counters where `advice` looks for them: conflicts are those that addresses cause."""
+    """The counters in the form that `advice` expects. Bank conflicts are those that addresses cause."""
     wavefronts = kernel.sum("wavefronts", "shared", *SHARED_ACCESSES)
     ideal = kernel.sum("ideal_wavefronts", "shared", *SHARED_ACCESSES)
     metrics: dict[str, float] = {
@@ -219,7 +219,7 @@ def _as_kernel(kernel: Counters, fits: Occupancy, known: int | None) -> Kernel:
         "sm__maximum_warps_per_active_cycle_pct": fits.percent,
         "launch__waves_per_multiprocessor": 1.0,
     }
-    # one sector for all lanes is as few as there can be, however little of it they use
+    # One sector for all lanes is the minimum, however little of it they use
     loads = [a for a in kernel.accesses if (a.memory, a.operation) == ("global", "load")]
     loads = [access for access in loads if access.sectors > access.instructions]
     sectors = sum(access.sectors for access in loads)

@@ -1,4 +1,4 @@
-"""What a profiler watches: a variant at some problems, in a process of its own."""
+"""The job for a profiler: a variant at some problems, in a separate process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mini_dnn.variant.plan import Gemm, Launch
 
 @dataclass(frozen=True)
 class Job:
-    """What to watch, and the folder for all that comes of it."""
+    """What to profile, and the folder for all results."""
 
     variant: Variant
     problems: Mapping[str, Any]  # by name
@@ -35,7 +35,10 @@ class Job:
         return list(dict.fromkeys(name for one in planned for name in one.mapped))
 
     def kernels(self) -> list[str] | None:
-        """Names of the variant's kernels; None if its plan also calls a library, whose names nobody knows."""
+        """The names of the variant's kernels.
+
+        The result is None if its plan also calls a library, whose kernels have unknown names.
+        """
         steps = [
             step
             for problem in self.problems.values()
@@ -47,19 +50,19 @@ class Job:
 
 
 def rehearse(job: Job, may_crash: bool = False) -> str:
-    """Run the workload without a tool, so that its own errors are seen plainly; the GPU's name.
+    """Run the workload without a tool, so that its own errors are shown plainly, and return the GPU's name.
 
-    It also leaves the compiled kernels in the cache: no compiler then runs under the tool.
+    It also leaves the compiled kernels in the cache, so that no compiler runs under the tool.
 
     Parameters
     ----------
     may_crash
-        Whether a kernel that fails while it runs is what the tool is for.
+        Whether the tool's purpose is to find kernels that fail.
 
     Raises
     ------
     MiniDnnError
-        It fails: no GPU, a kernel that does not compile, no memory.
+        The run failed: there is no GPU, a kernel does not compile, or memory is exhausted.
     """
     done = run(job.command())
     if done.status and not (may_crash and done.status == CRASHED):

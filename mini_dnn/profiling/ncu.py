@@ -1,7 +1,7 @@
 """Nsight Compute: hardware counters of each kernel.
 
-Names of metrics are those of its raw page; see "Metrics Structure" and "Metrics Reference" in NVIDIA's
-Kernel Profiling Guide. Which of them a report has depends on the GPU and on the version.
+Metrics have the names of its raw page; see "Metrics Structure" and "Metrics Reference" in NVIDIA's Kernel
+Profiling Guide. The GPU and the version determine which of them a report has.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from mini_dnn.profiling.job import Job
 
 NAME_COLUMN = "Kernel Name"
 PREFIXES = {"n": 1e-9, "u": 1e-6, "µ": 1e-6, "m": 1e-3, "": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
-UNIT = re.compile(r"(?P<prefix>[nuµmKMGT]?)(?:seconds?|s|bytes?|B)")  # "usecond" and "us", by version
+# "usecond" or "us", depending on the version
+UNIT = re.compile(r"(?P<prefix>[nuµmKMGT]?)(?:seconds?|s|bytes?|B)")
 
 
 @dataclass(frozen=True)
@@ -26,32 +27,32 @@ class Kernel:
     """One profiled launch."""
 
     name: str
-    grid: str  # as the tool writes it: "(25, 1, 1000)"; empty if it does not
+    grid: str  # in the tool's format, "(25, 1, 1000)"; empty if missing
     block: str
-    metrics: Mapping[str, float]  # times in s, sizes in byte, rates in byte/s, the rest as the tool has it
+    metrics: Mapping[str, float]  # times in s, sizes in byte, rates in byte/s, others unchanged
 
     def first(self, *names: str) -> float | None:
-        """The first of these metrics that the report has."""
+        """Return the first of these metrics that the report has."""
         return next((self.metrics[name] for name in names if name in self.metrics), None)
 
     def total(self, name: str, parts: tuple[str, ...]) -> float:
-        """The counter's sum if the report has it, else that of its parts; 0 if it has none of them."""
+        """Return a counter's sum, or else the sum of its parts; 0 if the report has none of them."""
         whole = self.first(f"{name}.sum")
         return sum(self.first(f"{name}{part}.sum") or 0.0 for part in parts) if whole is None else whole
 
     def largest(self, pattern: str) -> float | None:
-        """The largest metric whose whole name matches the regular expression."""
+        """Return the largest metric whose whole name matches a regular expression."""
         found = [value for name, value in self.metrics.items() if re.fullmatch(pattern, name)]
         return max(found, default=None)
 
 
 def profile(job: Job, layer: str) -> tuple[list[Kernel], Path]:
-    """Profile each kernel launch of one layer; what was measured, and the report for Nsight Compute's window.
+    """Profile each kernel launch of one layer. Return the launches, and the report for Nsight Compute's GUI.
 
     Raises
     ------
     MiniDnnError
-        No ncu, no permission, or nothing was measured.
+        ncu is not installed or has no permission, or nothing was measured.
     """
     ncu = find_tool("ncu")
     log, report = job.folder / f"{layer}.log", job.folder / f"{layer}.ncu-rep"
@@ -69,8 +70,8 @@ def profile(job: Job, layer: str) -> tuple[list[Kernel], Path]:
 def command(ncu: str, job: Job, layer: str, report: Path) -> list[str]:
     """The command line that profiles one problem.
 
-    Clocks stay as they are: locking them needs rights that a student seldom has. The range that the
-    workload marks leaves out its warm-up, and the kernels' names leave out the fills of buffers.
+    Clocks are not locked, because locking needs rights that students seldom have. The range that the workload
+    marks excludes its warm-up, and the filter of kernel names excludes the kernels that fill buffers.
     """
     words = [ncu, "--set", "full", "--import-source", "yes", "--clock-control", "none"]
     words += ["--target-processes", "all", "--profile-from-start", "off"]
@@ -82,10 +83,11 @@ def command(ncu: str, job: Job, layer: str, report: Path) -> list[str]:
 
 
 def parse(text: str) -> list[Kernel]:
-    """Read ``ncu --page raw --csv``: a line of names, one of units, and one for each launch.
+    """Read the output of ``ncu --page raw --csv``: a line of names, one of units, and one for each launch.
 
-    Lines of messages before the table are passed over, and so is what is not a number. A text without a
-    table gives an empty list.
+    Messages before the table are skipped, and so are values that are not numbers. Without a table, the list
+    is
+    empty.
     """
     lines = text.splitlines()
     start = next((i for i, line in enumerate(lines) if f'"{NAME_COLUMN}"' in line), None)
@@ -117,7 +119,7 @@ def _kernel(cells: Mapping[str, str], units: Mapping[str, str]) -> Kernel:
 
 
 def _factor(unit: str) -> float:
-    """What a value in this unit is multiplied by to count in s and byte; 1 for units of other things."""
+    """Return the factor that converts a value of this unit to s or byte; 1 for other units."""
     numerator, _, denominator = unit.partition("/")
     return _scale(numerator) / _scale(denominator)
 

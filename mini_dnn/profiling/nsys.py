@@ -1,4 +1,4 @@
-"""Nsight Systems: what ran when, kernels and copies on one timeline."""
+"""Nsight Systems: kernels and copies on one timeline."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from mini_dnn.device.tools import failure, find_tool, run
 from mini_dnn.profiling.job import Job
 
-REPORTS = {  # of "nsys stats", and what a reader calls them
+REPORTS = {  # reports of "nsys stats", and headings for them
     "cuda_gpu_kern_sum": "kernels, on the GPU",
     "cuda_gpu_mem_time_sum": "copies and fills, on the GPU",
     "cuda_api_sum": "calls, on the CPU (waiting counts)",
@@ -23,7 +23,7 @@ SHOWN_ROWS = 8
 
 @dataclass(frozen=True)
 class Row:
-    """What one kernel, kind of copy or call took in all."""
+    """The total time of one kernel, kind of copy or call."""
 
     name: str
     count: int
@@ -31,12 +31,12 @@ class Row:
 
 
 def profile(job: Job) -> tuple[dict[str, list[Row]], Path]:
-    """Record one run of all layers after a warm-up; totals by report, and the file with the timeline.
+    """Record one run of all layers after a warm-up. Return totals by report, and the timeline's file.
 
     Raises
     ------
     MiniDnnError
-        No nsys, or nothing was recorded.
+        nsys is not installed, or nothing was recorded.
     """
     nsys = find_tool("nsys")
     log, report = job.folder / "nsys.log", job.folder / "timeline.nsys-rep"
@@ -54,14 +54,14 @@ def profile(job: Job) -> tuple[dict[str, list[Row]], Path]:
 
 
 def command(nsys: str, job: Job, report: Path) -> list[str]:
-    """The command line that records the range which the workload marks; no sampling of the CPU."""
+    """The command line that records the range marked by the workload, without sampling of the CPU."""
     words = [nsys, "profile", "--trace=cuda", "--sample=none", "--cpuctxsw=none"]
     words += ["--capture-range=cudaProfilerApi", "--capture-range-end=stop", "--force-overwrite=true"]
     return [*words, f"--output={report.with_suffix('')}", *job.command("--capture")]
 
 
 def parse(text: str) -> list[Row]:
-    """Read one report of ``nsys stats --format csv``, the longest first, and pass over messages around it."""
+    """Read one report of ``nsys stats --format csv``, longest rows first, skipping messages around it."""
     lines = text.splitlines()
     start = next((i for i, line in enumerate(lines) if TOTAL_COLUMN in line), None)
     if start is None:
@@ -79,7 +79,7 @@ def parse(text: str) -> list[Row]:
 
 
 def describe(found: dict[str, list[Row]]) -> list[str]:
-    """Lines for each report, its longest rows, and what share of the GPU's time kernels had."""
+    """Describe the longest rows of each report, and the kernels' share of the GPU's time."""
     lines = []
     for report, title in REPORTS.items():
         rows = found.get(report, [])

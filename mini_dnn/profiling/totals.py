@@ -1,4 +1,4 @@
-"""Counters of each kernel, from the totals that the emulator keeps of a launch."""
+"""Counters of each kernel, from the totals that the emulator records for a launch."""
 
 from __future__ import annotations
 
@@ -45,13 +45,14 @@ FIELDS = (
     "saved",
 )
 Row = TypeVar("Row", Access, Call, Work, Branch)
-KEYS: dict[type, int] = {Access: 6, Call: 3, Work: 2, Branch: 2}  # fields that are no counts
+# The number of leading fields that are not counts
+KEYS: dict[type, int] = {Access: 6, Call: 3, Work: 2, Branch: 2}
 
 
 def counters(launches: Iterable[CountedLaunch]) -> list[Counters]:
-    """Counters of each kernel, in the order of their first launches.
+    """Return the counters of each kernel, in the order of their first launches.
 
-    Launches of one kernel that have the same grid and block are added up.
+    Launches of one kernel with the same grid and block are added up.
     """
     groups: dict[Any, list[CountedLaunch]] = {}
     for launch in launches:
@@ -134,7 +135,7 @@ def _arrays(group: list[CountedLaunch]) -> tuple[ArrayUse, ...]:
 
 
 def _summed(rows: Iterable[Row]) -> tuple[Row, ...]:
-    """Rows that differ in nothing but their counts, added up; by file and line."""
+    """Add up rows that differ only in their counts, and sort them by file and line."""
     found: dict[tuple[Any, ...], list[int]] = {}
     kind: type[Row] | None = None
     for row in rows:

@@ -1,4 +1,4 @@
-"""The process that profilers watch: it runs one variant at some problems on the GPU, and nothing else.
+"""The process that is profiled: it only runs one variant at some problems on the GPU.
 
 ``python -m mini_dnn.profiling.workload FOLDER --shapes 1000,1,86,86,4,7,7``
 """
@@ -24,15 +24,15 @@ FAILED = 2  # exit status
 
 
 class UnfilledCudaDevice(CudaDevice):
-    """Leaves fresh buffers as they are: to initcheck, a fill would be the initialisation it looks for.
+    """Does not fill new buffers: to initcheck, a fill would be the initialisation that it looks for.
 
-    Those that the copy engine may write are filled, as initcheck does not see that they are written.
+    Buffers that the copy engine may write are still filled, because initcheck does not see those writes.
     """
 
     mapped: Collection[str] = ()  # see `Planned.mapped`
 
     def fill(self, buffer: Buffer) -> None:
-        """Fill a buffer only if it is one of those."""
+        """Fill a buffer only if the copy engine may write it."""
         if buffer.name in self.mapped:
             super().fill(buffer)
 
@@ -43,7 +43,7 @@ def solve(variant: Variant, given: Sequence[tuple[Any, Arrays]], device: Device)
     Raises
     ------
     DeviceError
-        A batch that has to be split, whose launches would be more than the variant's.
+        A batch must be split, which would add launches.
     """
     for problem, arrays in given:
         if isinstance(device, UnfilledCudaDevice):
@@ -58,7 +58,7 @@ def solve(variant: Variant, given: Sequence[tuple[Any, Arrays]], device: Device)
 
 @contextmanager
 def profiler_range() -> Iterator[None]:
-    """Tell the profiler around this process when to start and when to stop."""
+    """Tell the profiler around this process when to start and stop."""
     import pycuda.driver as driver
 
     driver.start_profiler()
@@ -69,7 +69,7 @@ def profiler_range() -> Iterator[None]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run; prints the GPU's name, or what went wrong."""
+    """Run the workload. Print the GPU's name, or the error."""
     parser = argparse.ArgumentParser(prog="mini_dnn.profiling.workload")
     parser.add_argument("variant")
     parser.add_argument("--shapes", nargs="+", required=True)
