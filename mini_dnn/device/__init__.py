@@ -1,4 +1,4 @@
-"""Devices: `open_device` gives a GPU through PyCUDA, or the CPU emulator."""
+"""Devices: `open_device` opens a GPU through PyCUDA, or the CPU emulator."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from mini_dnn.device.base import Device
 from mini_dnn.errors import DeviceError, UsageError, meant
 
 DEVICES = ("auto", "cuda", "emulator")
-NO_GPU = " (no GPU: "  # in a description, before the reason and a closing bracket
+NO_GPU = " (no GPU: "  # part of a description; the reason and a closing bracket follow
 
 __all__ = ["DEVICES", "NO_GPU", "Device", "check_name", "open_device"]
 
@@ -25,7 +25,7 @@ def open_device(name: str = "auto", index: int = 0) -> Device:
     Raises
     ------
     DeviceError
-        The named device cannot be opened; the message says what is missing.
+        The named device cannot be opened. The message says what is missing.
     """
     check_name(name)
     if name == "emulator":
@@ -43,12 +43,12 @@ def open_device(name: str = "auto", index: int = 0) -> Device:
 
 
 def check_name(name: str) -> None:
-    """Refuse what is no name of a device.
+    """Raise an error if this is not the name of a device.
 
     Raises
     ------
     UsageError
-        The message lists the names.
+        There is no such device. The message lists the names.
     """
     if name not in DEVICES:
         raise UsageError(f"no device '{name}'{meant(name, DEVICES)}; expected one of {', '.join(DEVICES)}")

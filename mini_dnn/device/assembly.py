@@ -1,7 +1,7 @@
-"""What nvcc makes of a kernel file: PTX or machine code (SASS), by instruction, each with its source line.
+"""The output of nvcc for a kernel file: PTX or machine code (SASS), each instruction with its source line.
 
-The file is compiled as for a run. Registers, spills and shared memory are those that ptxas reports; machine
-code is read with nvdisasm.
+The file is compiled as for a run. Registers, spills and shared memory are taken from the report of ptxas, and
+machine code is read with nvdisasm.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RESOURCES = re.compile(
     re.DOTALL,
 )
 SHARED = re.compile(r"(\d+) bytes smem")
-# SASS, as nvdisasm prints it
+# SASS, in the format of nvdisasm
 SASS_KERNEL = re.compile(r"^\.text\.(\w+):")
 SASS_PLACE = re.compile(r'^\s*//## File "(?P<file>[^"]+)", line (?P<line>\d+)')
 SASS_INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?P<text>.*?)\s*;")
@@ -45,7 +45,7 @@ PADDING = "NOP"
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction, or a label (without an opcode), and the line of the source that it comes from."""
+    """One instruction, or a label (without an opcode), and its source line."""
 
     text: str
     opcode: str
@@ -55,7 +55,7 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Resources:
-    """What a thread and a block of a kernel take: registers of a thread, bytes of the others."""
+    """The resources of a kernel: registers per thread, and bytes of the others per thread or block."""
 
     registers: int
     spilled_bytes: int
@@ -63,7 +63,7 @@ class Resources:
     shared_bytes: int
 
     def __str__(self) -> str:
-        """In a line."""
+        """Describe the resources on one line."""
         spills = f"{self.spilled_bytes} bytes spilled, {self.loaded_bytes} loaded again"
         none = "no spills"
         return (
@@ -75,7 +75,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A kernel."""
+    """A compiled kernel."""
 
     name: str
     resources: Resources
@@ -83,13 +83,13 @@ class Compiled:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """How often each instruction stands there, the most frequent first; without padding."""
+        """How often each instruction occurs, most frequent first, without padding."""
         found = Counter(one.opcode for one in self.code if one.opcode not in ("", PADDING))
         return dict(found.most_common())
 
 
 def assemble(source: Path, defines: Defines, arch: int, language: str) -> list[Compiled]:
-    """The kernels of a file.
+    """Compile a file and return its kernels.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def assemble(source: Path, defines: Defines, arch: int, language: str) -> list[C
     Raises
     ------
     DeviceError
-        nvcc is not installed, or nvdisasm, which SASS needs.
+        nvcc is not installed, or nvdisasm is missing, which SASS needs.
     CompileError
         The file does not compile.
     """
@@ -123,7 +123,7 @@ def assemble(source: Path, defines: Defines, arch: int, language: str) -> list[C
 
 
 def resources(said: str) -> dict[str, Resources]:
-    """What ptxas reports of each kernel."""
+    """Parse the report of ptxas about each kernel."""
     found = {}
     for match in RESOURCES.finditer(said):
         shared = SHARED.search(match["rest"])
@@ -133,9 +133,9 @@ def resources(said: str) -> dict[str, Resources]:
 
 
 def sass(text: str) -> Iterator[tuple[str, list[Instruction]]]:
-    """Kernels of what nvdisasm prints, each with its instructions.
+    """Parse the output of nvdisasm into kernels with their instructions.
 
-    An instruction of an inlined function has that function's line.
+    An instruction of an inlined function has the line of that function.
     """
     code: list[Instruction] = []
     file, line = "", 0
@@ -152,7 +152,7 @@ def sass(text: str) -> Iterator[tuple[str, list[Instruction]]]:
 
 
 def ptx_code(text: str) -> Iterator[tuple[str, list[Instruction]]]:
-    """Kernels of PTX, each with its instructions."""
+    """Parse PTX into kernels with their instructions."""
     files = {match["number"]: match["file"] for match in PTX_FILE.finditer(text)}
     code: list[Instruction] = []
     file, line = "", 0
@@ -175,7 +175,7 @@ def _instruction(text: str, file: str, line: int) -> Instruction:
 
 
 def _nvcc(nvcc: Path, source: Path, flags: list[str], target: Path, arch: int) -> str:
-    """Compile; what nvcc says."""
+    """Compile, and return the messages of nvcc."""
     command = [str(nvcc), *flags, str(source), "-o", str(target)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:

@@ -1,4 +1,4 @@
-"""The protocol that every device speaks: a GPU through PyCUDA, and the CPU emulator."""
+"""The protocol of devices, which the GPU (through PyCUDA) and the CPU emulator implement."""
 
 from __future__ import annotations
 
@@ -20,46 +20,46 @@ GRID_LIMIT = (2**31 - 1, 65535, 65535)  # blocks; CUDA C++ Programming Guide, te
 
 Scalar = np.generic  # a kernel argument passed by value: np.int32, np.int64, np.float32 ...
 Defines = Mapping[str, int | float | str]
-Work = Callable[[], None]  # gives a stream something to do, and does not wait for it
+Work = Callable[[], None]  # gives work to a stream without waiting for it
 
 
 class Buffer(Protocol):
     """An array in a device's global memory, C order."""
 
-    name: str  # what error messages call it
+    name: str  # the name in error messages
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     nbytes: int
 
     @property
     def address(self) -> int | None:
-        """The address of its first byte; None if it was freed."""
+        """The address of the first byte, or None if the buffer was freed."""
 
     def free(self) -> None:
-        """Return the memory; the buffer must not be used again. Freeing twice is harmless."""
+        """Return the memory. The buffer must not be used again. Freeing it twice is harmless."""
 
 
 class LentBuffer(Buffer, Protocol):
-    """An array of somebody else's, which may lie elsewhere each time that it is used."""
+    """An array that belongs to somebody else, and that may have another address each time it is used."""
 
     def lie_at(self, address: int) -> None:
-        """From now on it lies there."""
+        """Set its current address."""
 
 
 @dataclass(frozen=True)
 class MappedBuffer:
-    """An argument of a launch: a tensor map of a buffer, from its first byte on."""
+    """An argument of a launch: a tensor map of a buffer, beginning at its first byte."""
 
     buffer: Buffer
     geometry: MapGeometry
 
     def at(self, address: int) -> tuple[int, MapGeometry]:
-        """The address and the geometry, if the hardware can copy from there.
+        """Return the address and the geometry, after checking that the hardware can copy from there.
 
         Raises
         ------
         LaunchError
-            It cannot, or the map reaches beyond the buffer.
+            The hardware cannot copy from there, or the map exceeds the buffer.
         """
         fault = self.geometry.fault(self.buffer.nbytes)
         if not fault and address % UNIT:
@@ -77,35 +77,35 @@ class Module(Protocol):
     """A compiled ``.cu`` file."""
 
     source: Path
-    compile_ms: float  # wall time that compiling and loading took; small when the cache had it
+    compile_ms: float  # wall time of compiling and loading; small if the cache had it
 
 
 class Graph(Protocol):
-    """Work that was recorded once, with its arguments: see `Device.capture`."""
+    """Recorded work with its arguments, see `Device.capture`."""
 
     def replay(self) -> None:
-        """Give the stream all of it again, as one; what arrays hold by then is what it works on."""
+        """Give all of the recorded work to the stream again. It uses the current contents of the arrays."""
 
     def free(self) -> None:
-        """Let go of it; it must not be replayed again. Freeing twice is harmless."""
+        """Release the graph. It must not be replayed again. Freeing it twice is harmless."""
 
 
 class ForeignStream(Protocol):
-    """A stream that another library made. Its work is made ready once, and then given to it often.
+    """A stream that another library created. Its work is prepared once, and then issued many times.
 
-    Where a `LentBuffer` among the arguments lies counts when the work is given.
+    The address of a `LentBuffer` among the arguments is read when the work is issued.
     """
 
     def is_current(self) -> bool:
-        """Whether this thread can give it work as it is; if not, it can within `Device.entered`."""
+        """Whether this thread can issue work as it is. If not, it can do so within `Device.entered`."""
 
     def is_captured(self) -> bool:
-        """Whether what it is given is recorded for a graph, and not done."""
+        """Whether work on the stream is being captured for a graph instead of executed."""
 
     def number(self) -> int | None:
-        """One of its own: a stream that is made after another has gone may have the same handle.
+        """Return a unique number, because a new stream may have the same handle as one that no longer exists.
 
-        None while the stream is captured, where the device does not tell.
+        The result is None while the stream is captured, if the device does not tell.
         """
 
     def launch(
@@ -119,36 +119,36 @@ class ForeignStream(Protocol):
         cluster: Sizes,
         early: bool,
     ) -> Work:
-        """The launch of a kernel: see `Device.launch`."""
+        """Prepare the launch of a kernel: see `Device.launch`."""
 
     def copy(self, target: Buffer, source: Buffer) -> Work:
-        """The copy of all of ``source`` to the front of ``target``."""
+        """Prepare a copy of all of ``source`` to the beginning of ``target``."""
 
     def gemm(self, product: Product, a: Buffer, b: Buffer, c: Buffer) -> Work:
-        """The product: see `Device.gemm`."""
+        """Prepare a matrix product: see `Device.gemm`."""
 
     def follow(self, handle: int) -> None:
-        """Let what it is given from now on wait for all that another stream has been given so far."""
+        """Let later work on this stream wait for all work that another stream has so far."""
 
     def mark(self) -> Callable[[], bool]:
-        """A function that says whether all that it has been given so far is done."""
+        """Return a function that tells whether all work that the stream has so far is done."""
 
     def free(self) -> None:
-        """Free what its work needs on the device; it must not be given again."""
+        """Free the device memory that its work needs. The work must not be issued again."""
 
 
 class Device(Protocol):
-    """Compiles kernels, owns memory, launches, and (on a GPU) times.
+    """Compiles kernels, owns memory, launches kernels, and (on a GPU) measures times.
 
-    Work on one stream runs in order; streams are numbered from 0 and exist when first named.
-    Every method raises `mini_dnn.errors.DeviceError` or one of its subclasses.
+    Work on one stream runs in order. Streams are numbered from 0 and are created when first named. Every
+    method raises `mini_dnn.errors.DeviceError` or one of its subclasses.
     """
 
     name: str  # "cuda" or "emulator"
-    description: str  # for people: "NVIDIA H200 (sm_90), CUDA 13.0" or "CPU emulator, 2 threads"
+    description: str  # in words: "NVIDIA H200 (sm_90), CUDA 13.0" or "CPU emulator, 2 threads"
     arch: int  # compute capability times ten: 90 is sm_90
-    max_shared_bytes: int  # of shared memory that a block may have
-    has_clock: bool  # False: `elapsed_ms` is refused, as CPU time does not predict GPU time
+    max_shared_bytes: int  # the most shared memory of a block
+    has_clock: bool  # if False, `elapsed_ms` raises an error, because CPU time does not predict GPU time
     reaches_host: bool  # whether kernels can address all memory of the process that launches them
 
     def compile(self, source: Path, defines: Defines) -> Module:
@@ -157,18 +157,18 @@ class Device(Protocol):
         Raises
         ------
         CompileError
-            With the compiler's messages, which name the file and line as the user knows them.
+            The compilation failed. The message names file and line as the user knows them.
         """
 
     def symbol(self, module: Module, name: str) -> Buffer:
-        """The ``__constant__`` or ``__device__`` variable of that name, as a buffer of bytes (uint8)."""
+        """Return the ``__constant__`` or ``__device__`` variable of this name, as a buffer of uint8."""
 
     def empty(
         self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32, fill: bool = True
     ) -> Buffer:
-        """Allocate a buffer filled with bytes 0xFF: NaN in floating point, so unwritten outputs are seen.
+        """Allocate a buffer filled with bytes 0xFF, which are NaN, so that unwritten outputs are noticed.
 
-        With ``fill=False``, the caller has to `fill` it.
+        With ``fill=False``, the caller must `fill` it.
         """
 
     def fill(self, buffer: Buffer) -> None:
@@ -184,7 +184,7 @@ class Device(Protocol):
         """
 
     def part(self, buffer: Buffer, first: int, last: int) -> Buffer:
-        """Entries ``first`` to ``last - 1`` of the buffer's first axis: the same memory, not a copy."""
+        """Return entries ``first`` to ``last - 1`` of the buffer's first axis, without a copy."""
 
     def pinned(self, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> np.ndarray:
         """Allocate a page-locked host array, which the GPU can copy while the host continues."""
@@ -192,18 +192,18 @@ class Device(Protocol):
     def shared(
         self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32
     ) -> tuple[Buffer, np.ndarray]:
-        """Allocate a buffer in host memory that kernels access over the bus, and the host array of it.
+        """Allocate a buffer in host memory that kernels access over the bus, with its host array.
 
-        It suits small data that a kernel accesses once, for which a copy would take longer.
+        It suits small data that a kernel accesses only once, for which a copy would take longer.
         """
 
     def copy(self, target: Buffer, source: Buffer, stream: int = 0) -> None:
-        """Copy all of ``source`` to the front of ``target``, device to device."""
+        """Copy all of ``source`` to the beginning of ``target`` on the device."""
 
     def receive(self, target: Buffer, source: Buffer, sender: Device) -> None:
-        """Copy all of ``source``, which another device of the same kind has, to the front of ``target``.
+        """Copy all of ``source``, which is on another device of this kind, to the beginning of ``target``.
 
-        The data must be complete: the copy does not wait for work of ``sender``.
+        The data must be complete, because the copy does not wait for work of ``sender``.
         """
 
     def launch(
@@ -218,36 +218,39 @@ class Device(Protocol):
         cluster: Sizes = ALONE,
         early: bool = False,
     ) -> None:
-        """Launch an ``extern "C" __global__`` kernel; ``grid`` and ``block`` have one to three entries.
+        """Launch an ``extern "C" __global__`` kernel. ``grid`` and ``block`` have one to three entries.
 
-        ``cluster`` and ``early`` are those of `mini_dnn.variant.Launch`.
+        ``cluster`` and ``early`` are described in `mini_dnn.variant.Launch`.
 
         Raises
         ------
         LaunchError
-            No such kernel, impossible geometry, or a failure while it ran. A GPU may report the
-            latter only at the next `synchronize` or copy.
+            There is no such kernel, the geometry is impossible, or the kernel failed. A GPU may report a
+            failed kernel only at the next `synchronize` or copy.
         """
 
     def gemm(self, product: Product, a: Buffer, b: Buffer, c: Buffer, stream: int = 0) -> None:
-        """Compute a matrix product with the device's library, in the types of the buffers."""
+        """Compute a matrix product with the device's library, in the data types of the buffers."""
 
     def wait(self, event: Any, stream: int) -> None:
-        """Let all later work on the stream wait for the event."""
+        """Let all later work on a stream wait for an event."""
 
     def record(self, stream: int = 0) -> Any:
-        """Record an event, which is complete when all earlier work on the stream is."""
+        """Record an event, which is complete when all earlier work on the stream is complete."""
 
     def elapsed_ms(self, start: Any, end: Any) -> float:
-        """Milliseconds between two recorded events; waits for the second."""
+        """Return the milliseconds between two recorded events. Waits for the second one."""
 
     def capture(self, work: Callable[[], None], stream: int = 0) -> Graph:
-        """Record the copies and launches that ``work`` issues on the stream, so that they can be replayed.
+        """Record the copies and launches that ``work`` issues on a stream, so that they can be replayed.
 
-        ``work`` may use other streams if they first wait for this one, and this one waits for them at the
-        end. Its host arrays must be `pinned`, and it must not allocate or synchronise. A device may run it
-        once before it records it, so it must not overwrite data that are still needed. Arrays and buffers
-        must live as long as the graph.
+        ``work`` may use other streams if they first wait for this stream, and if this stream waits for them
+        at
+        the end. Its host arrays must be `pinned`, and it must not allocate or synchronise. A device may run
+        it once
+        before recording, so it must not overwrite data that are still needed. Arrays and buffers must exist
+        as long
+        as the graph.
 
         Raises
         ------
@@ -259,19 +262,19 @@ class Device(Protocol):
         """Overwrite the L2 cache, so that the next run reads its input from memory."""
 
     def synchronize(self, stream: int | None = None) -> None:
-        """Wait for all work on all streams, or on one, and raise its errors."""
+        """Wait for all work on one stream, or on all streams, and raise its errors."""
 
     def free_bytes(self) -> int:
-        """Bytes that may still be allocated; the runner splits batches to fit."""
+        """Return the number of bytes that may still be allocated. The runner splits batches to fit."""
 
     def close(self) -> None:
         """Release the device. Closing twice is harmless."""
 
     def lent(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> LentBuffer:
-        """A buffer in memory that another library owns; its address is set later."""
+        """Return a buffer for memory that another library owns. Its address is set later."""
 
     def foreign_stream(self, handle: int) -> ForeignStream:
-        """The stream of another library that has this handle; 0 is the default stream."""
+        """Return the stream of another library with this handle; 0 is the default stream."""
 
     def entered(self) -> AbstractContextManager[None]:
-        """A context in which this thread works on the device, whichever device it works on otherwise."""
+        """Return a context in which this thread works on the device, whichever device it uses otherwise."""

@@ -1,4 +1,4 @@
-"""NVIDIA's own bindings of the driver, for launches and graphs: PyCUDA has no words for some of them."""
+"""NVIDIA's own Python bindings of the driver, for launches and graphs that PyCUDA does not support."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mini_dnn.errors import DeviceError
 
 
 def load_driver() -> Any:
-    """The module ``cuda.bindings.driver``.
+    """Import ``cuda.bindings.driver``.
 
     Raises
     ------
@@ -26,7 +26,7 @@ def load_driver() -> Any:
 
 
 def reason(driver: Any, status: Any) -> str:
-    """Why a call failed: ``"out of memory (CUDA error 2)"``; empty if it did not."""
+    """Return why a call failed, such as ``"out of memory (CUDA error 2)"``, or an empty string."""
     if status == driver.CUresult.CUDA_SUCCESS:
         return ""
     _, text = driver.cuGetErrorString(status)
@@ -34,12 +34,12 @@ def reason(driver: Any, status: Any) -> str:
 
 
 def gpu_of(address: int) -> int:
-    """The index of the GPU on which the memory at an address lies.
+    """Return the index of the GPU whose memory contains an address.
 
     Raises
     ------
     DeviceError
-        It lies on none.
+        The address is not on a GPU.
     """
     driver = load_driver()
     attribute = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL

@@ -1,7 +1,8 @@
-"""Where compiled kernels are kept, and how files get there safely.
+"""The cache of compiled kernels, and how files get there safely.
 
-A file that cannot be used (damaged, unreadable, another user's) is made anew, and one that cannot be kept (a
-full disk) serves this process alone. Both are said in a warning of the logger, once.
+A file that cannot be used (damaged, unreadable, of another user) is created anew. A file that cannot be kept
+(the
+disk is full) is used by this process only. In both cases, the logger warns once.
 """
 
 from __future__ import annotations
@@ -20,20 +21,21 @@ from mini_dnn.errors import DeviceError
 from mini_dnn.paths import open_regular, remove_abandoned, workplace, write_atomically
 
 CHECKSUM_BYTES = hashlib.sha256().digest_size
-WORK = "mini_dnn-work-"  # how names of temporary folders begin
+WORK = "mini_dnn-work-"  # prefix of the names of temporary folders
 _log = logging.getLogger(__name__)
 
 
 def cache_dir() -> Path:
-    """The folder for compiled kernels, created if need be; safe to delete at any time.
+    """Return the folder for compiled kernels, creating it if necessary. It can be deleted at any time.
 
-    ``MINI_DNN_CACHE`` if set, else ``$XDG_CACHE_HOME/mini_dnn``, else ``~/.cache/mini_dnn``. Where that
-    cannot be written (a read-only home), a folder of this user's in the temporary directory serves instead.
+    It is ``MINI_DNN_CACHE`` if set, otherwise ``$XDG_CACHE_HOME/mini_dnn``, otherwise ``~/.cache/mini_dnn``.
+    If
+    that is not writable (a read-only home), a private folder in the temporary directory is used instead.
 
     Raises
     ------
     DeviceError
-        ``MINI_DNN_CACHE`` names a folder that cannot be written, or no folder can.
+        ``MINI_DNN_CACHE`` names a folder that is not writable, or no folder is writable.
     """
     asked = os.environ.get("MINI_DNN_CACHE")
     if asked:
@@ -48,7 +50,7 @@ def cache_dir() -> Path:
     if _usable(home):
         return home
     private = Path(tempfile.gettempdir()) / f"mini_dnn-{os.getuid()}"
-    if _usable(private) and private.stat().st_uid == os.getuid():  # what lies there is loaded as code
+    if _usable(private) and private.stat().st_uid == os.getuid():  # its files are loaded as code
         return private
     raise DeviceError(
         f"neither {home} nor {private} is writable, so compiled kernels cannot be stored; "
@@ -57,7 +59,7 @@ def cache_dir() -> Path:
 
 
 def _usable(folder: Path) -> bool:
-    """Whether the folder exists, or can be made, and takes files."""
+    """Whether the folder exists or can be created, and is writable."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError:
@@ -66,14 +68,14 @@ def _usable(folder: Path) -> bool:
 
 
 def kept(path: Path, make: Callable[[], bytes]) -> Path:
-    """A file of the cache, made if it is not there or cannot be used; where it lies.
+    """Return the path of a cached file, which ``make`` creates if it is missing or unusable.
 
-    To a loader, the checksum behind a library is nothing.
+    Loaders ignore the checksum at the end of a library.
 
     Raises
     ------
     DeviceError
-        It can be written nowhere.
+        There is no place where it can be written.
     """
     if stored(path) is not None:
         return path
@@ -94,12 +96,12 @@ def kept(path: Path, make: Callable[[], bytes]) -> Path:
 
 
 def store(path: Path, data: bytes) -> bool:
-    """Write a file of the cache, with a checksum behind its content; whether that could be done."""
+    """Write a file of the cache, with a checksum at its end. Return whether that was possible."""
     root = cache_dir()
     remove_abandoned([*root.glob(".*"), *root.glob("*/.*"), *root.glob("*/*/.*")])
     remove_abandoned(Path(tempfile.gettempdir()).glob(f"{WORK}*"))
     try:
-        write_atomically(path, _sealed(data), 0o644)  # others may share the folder
+        write_atomically(path, _sealed(data), 0o644)  # other users may share the folder
     except OSError as error:
         say(f"{path.parent} cannot store the compiled kernel ({error.strerror}), so it is not kept")
         return False
@@ -107,7 +109,7 @@ def store(path: Path, data: bytes) -> bool:
 
 
 def stored(path: Path) -> bytes | None:
-    """The content of a file of the cache; None if there is none that can be used: it is to be made anew."""
+    """Return the content of a cached file, or None if it is missing or unusable and must be created."""
     try:
         with open_regular(path) as file:
             owner, content = os.fstat(file.fileno()).st_uid, file.read()
@@ -124,7 +126,7 @@ def stored(path: Path) -> bytes | None:
 
 
 def work() -> AbstractContextManager[Path]:
-    """A folder to compile in; it is removed, sooner or later, however this process ends."""
+    """A folder for compilation, which is removed eventually, however this process ends."""
     return workplace(WORK)
 
 
@@ -133,7 +135,7 @@ def _sealed(data: bytes) -> bytes:
 
 
 def _trusted() -> set[int]:
-    """Users whose files are loaded as code: this one, the system's, and the owner of a named folder."""
+    """The users whose files may be loaded as code: this one, root, and the owner of a named folder."""
     found = {os.getuid(), 0}
     if named := os.environ.get("MINI_DNN_CACHE"):
         with suppress(OSError):
@@ -143,7 +145,7 @@ def _trusted() -> set[int]:
 
 @cache
 def _spare() -> Path:
-    """A folder of this process, for what the cache does not take."""
+    """A folder of this process for files that the cache cannot hold."""
     folder, maker = work(), os.getpid()
     atexit.register(lambda: folder.__exit__(None, None, None) if os.getpid() == maker else None)
     return folder.__enter__()
@@ -151,18 +153,18 @@ def _spare() -> Path:
 
 @cache
 def say(what: str) -> None:
-    """Say once that the cache cannot be used, and what to do."""
+    """Warn once that the cache cannot be used, and what to do."""
     todo = "Free some space, remove the file, or set MINI_DNN_CACHE to another folder"
     _log.warning("the cache of compiled kernels: %s. %s", what, todo)
 
 
 def may_compile(source: Path) -> None:
-    """Refuse to compile a kernel file that is not in the cache, where ``MINI_DNN_CACHE_ONLY`` is set.
+    """Raise an error if a kernel would have to be compiled while ``MINI_DNN_CACHE_ONLY`` is set.
 
     Raises
     ------
     DeviceError
-        It is set: this process only loads what another one has compiled.
+        The variable is set: this process only loads what another one has compiled.
     """
     if os.environ.get("MINI_DNN_CACHE_ONLY"):
         raise DeviceError(
@@ -172,11 +174,11 @@ def may_compile(source: Path) -> None:
 
 
 def key(*parts: str | bytes | float | Path) -> str:
-    """One short name (32 hexadecimal digits) for everything that a cached file depends on."""
+    """Return a short name (32 hexadecimal digits) for everything that a cached file depends on."""
     digest = hashlib.sha256()
     for part in parts:
         data = part if isinstance(part, bytes) else str(part).encode()
         digest.update(
             len(data).to_bytes(8, "little") + data
-        )  # the length keeps ("ab", "c") and ("a", "bc") apart
+        )  # the length distinguishes ("ab", "c") from ("a", "bc")
     return digest.hexdigest()[:32]

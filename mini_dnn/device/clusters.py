@@ -1,4 +1,4 @@
-"""Clusters: blocks of a grid that run at the same time and reach each other's shared memory."""
+"""Clusters: blocks of a grid that run at the same time and can access each other's shared memory."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from math import prod
 
 CLUSTER_ARCH = 90  # compute capability times ten
-MAX_CLUSTER = 8  # that every such GPU grants: CUDA C++ Programming Guide, "Thread Block Clusters"
+MAX_CLUSTER = 8  # supported by every such GPU: CUDA C++ Programming Guide, "Thread Block Clusters"
 ALONE = (1, 1, 1)  # a launch without clusters
 
 Sizes = tuple[int, int, int]
 
 
 def cluster_fault(grid: tuple[int, ...], cluster: tuple[int, ...]) -> str:
-    """What is wrong with clusters of that many blocks in such a grid, in words; empty if nothing is."""
+    """Return what is wrong with clusters of this size in such a grid, or an empty string."""
     if not 1 <= len(cluster) <= 3:
         return f"cluster {cluster} must have one to three entries"
     for axis, size in zip("xyz", cluster, strict=False):
@@ -31,6 +31,6 @@ def cluster_fault(grid: tuple[int, ...], cluster: tuple[int, ...]) -> str:
 
 
 def three_sizes(given: int | Sequence[int]) -> Sizes:
-    """Three sizes from one (along x) or from up to three."""
+    """Extend one size (along x), or up to three sizes, to three."""
     x, y, z = (*(given if isinstance(given, Sequence) else (given,)), 1, 1)[:3]
     return int(x), int(y), int(z)

@@ -1,4 +1,4 @@
-"""One hash over what a variant computes: neither comments nor white space change it."""
+"""A hash of everything that a variant computes. Comments and white space do not change it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any
 
 from mini_dnn.device.sources import python_files, texts
 
-# C++'s tokens, [lex.token] of the standard, as far as their ends must be known: no comment starts in a string
+# C++'s tokens, [lex.token] of the standard, as far as needed to find their ends: comments cannot start in
+# strings
 TOKEN = re.compile(
     r"""
       (?P<newline> \n )
@@ -28,12 +29,14 @@ TOKEN = re.compile(
 
 
 def code_hash(source: Path) -> str:
-    """SHA-256 over the code of a kernel's files, of the ``variant.py`` beside it and of its host half.
+    """SHA-256 over the code of a kernel's files, of the ``variant.py`` next to it, and of its host half.
 
-    Two variants with one hash launch the same code in the same way. A change of comments, docstrings, white
-    space or the idea's text leaves the hash as it is, and so do another place of what is imported from
-    mini_dnn and lines that move to a part of their file (see `is_part`); any other change of a grid, a
-    definition or a token of the kernel does not.
+    Two variants with the same hash launch the same code in the same way. The hash does not depend on
+    comments,
+    docstrings, white space or the text of the idea. It does not depend on the module of mini_dnn from which
+    something is imported, and lines may move to a part of their file (see `is_part`). Any other change
+    changes
+    the hash, such as that of a grid, a definition or a token of the kernel.
     """
     codes = [cpp_code(text) for text in texts(source)]
     descriptions = python_files(source.with_name("variant.py"))
@@ -43,7 +46,7 @@ def code_hash(source: Path) -> str:
 
 @cache
 def cpp_code(text: str) -> str:
-    """C++ without comments: a token a line, a directive of the preprocessor a line."""
+    """Return C++ code without comments, with one token or preprocessor directive per line."""
     lines = [""]
     directive, first_of_line = False, True
     for match in TOKEN.finditer(text + "\n"):
@@ -54,7 +57,7 @@ def cpp_code(text: str) -> str:
             directive = False
         elif match["blank"]:
             if directive and not lines[-1].endswith(" "):
-                lines[-1] += " "  # here it matters: #define A (x) is not #define A(x)
+                lines[-1] += " "  # required here: #define A (x) differs from #define A(x)
         elif directive:
             lines[-1] += token
         else:
@@ -65,9 +68,9 @@ def cpp_code(text: str) -> str:
 
 
 def python_code(text: str) -> str:
-    """A ``variant.py`` as its syntax tree, without docstrings, imports of mini_dnn and texts of ``idea=``.
+    """Return the syntax tree of a ``variant.py`` without docstrings, imports of mini_dnn and ``idea=``.
 
-    Not `ast.dump`, whose output depends on the version of Python: fields that are empty are left out.
+    `ast.dump` is not used, because its output depends on the version of Python. Empty fields are left out.
     """
     return _dump(ast.parse(text))
 
@@ -82,7 +85,7 @@ def _dump(node: Any) -> str:
 
 
 def _is_text(node: Any) -> bool:
-    """Whether it says something to readers alone, or where a part of mini_dnn lies."""
+    """Whether a node is only text for readers, or only says where in mini_dnn something is."""
     if isinstance(node, ast.Expr):
         return isinstance(node.value, ast.Constant)
     if isinstance(node, ast.ImportFrom):
@@ -97,5 +100,5 @@ def _is_ours(module: str) -> bool:
 
 
 def _renames(node: ast.Import | ast.ImportFrom) -> bool:
-    """Whether something is imported under another name, by which it is not known again."""
+    """Whether something is imported under another name, so that its name in the code is not enough."""
     return any(alias.asname for alias in node.names)

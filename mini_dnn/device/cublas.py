@@ -1,4 +1,4 @@
-"""The one call of cuBLAS that a plan needs, through ctypes."""
+"""The single function of cuBLAS that plans need, called through ctypes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from mini_dnn.device.nvcc import find_nvcc
 from mini_dnn.device.product import Product
 from mini_dnn.errors import DeviceError, LaunchError
 
-WORKSPACE = 32 << 20  # bytes of device memory for the library: what NVIDIA recommends for Hopper
+WORKSPACE = 32 << 20  # bytes of device memory for the library, as NVIDIA recommends for Hopper
 OPERATIONS = {"n": 0, "t": 1}  # CUBLAS_OP_N, CUBLAS_OP_T
 DATA_TYPES = {"float32": 0, "float16": 2, "bfloat16": 14}  # CUDA_R_32F, CUDA_R_16F, CUDA_R_16BF
-COMPUTE_32F = 68  # CUBLAS_COMPUTE_32F: sums in fp32, and no TF32
+COMPUTE_32F = 68  # CUBLAS_COMPUTE_32F: fp32 sums without TF32
 ALGORITHM = -1  # CUBLAS_GEMM_DEFAULT: the library chooses
-MATH_MODE = 16  # CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION: parts of a sum are added in fp32, too
+MATH_MODE = 16  # CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION: partial sums are also added in fp32
 
 
 class Cublas:
@@ -24,15 +24,15 @@ class Cublas:
     Parameters
     ----------
     stream
-        Handle of the stream.
+        The handle of the stream.
     workspace
-        Address of `WORKSPACE` bytes of device memory that nobody else uses. With it, the library allocates
-        nothing, so that its work can be recorded as a graph.
+        The address of `WORKSPACE` bytes of device memory for exclusive use. With it, the library allocates
+        nothing, so that its work can be captured in a graph.
 
     Raises
     ------
     DeviceError
-        The library is not found, or cannot start.
+        The library was not found or cannot start.
     """
 
     def __init__(self, stream: int, workspace: int) -> None:
@@ -42,19 +42,21 @@ class Cublas:
         if status:
             raise DeviceError(f"cuBLAS cannot start: cublasCreate returned status {status}")
         self._call("cublasSetStream_v2", c_void_p(stream))
-        self._call("cublasSetWorkspace_v2", c_void_p(workspace), c_size_t(WORKSPACE))  # after the stream
+        # Must follow the call that sets the stream
+        self._call("cublasSetWorkspace_v2", c_void_p(workspace), c_size_t(WORKSPACE))
         self._call("cublasSetMathMode", c_int(MATH_MODE))
 
     def multiply(self, product: Product, a: int, b: int, c: int, given: str, out: str) -> None:
-        """Compute a product of what lies at these device addresses.
+        """Compute a product of arrays at these device addresses.
 
-        cuBLAS is column-major: to it, a line of memory is a column. So it is asked for the transposed product
-        of the same memory, b by a.
+        cuBLAS is column-major: a line of memory is a column for it. Therefore, it is asked for the transposed
+        product of the same memory, with b as the first operand and a as the second.
 
         Parameters
         ----------
         given, out
-            Types of a and b, and of c: NumPy's names. The product has been checked: `Product.limit_for`.
+            The types of a and b, and the type of c, as NumPy names. `Product.limit_for` has checked the
+            product.
         """
         of_a, of_b, of_c = (
             (c_void_p(address), c_int(DATA_TYPES[kind]), c_int(pitch), c_longlong(count * pitch))
@@ -71,7 +73,7 @@ class Cublas:
         )
 
     def close(self) -> None:
-        """Let go of the handle."""
+        """Destroy the handle."""
         self._library.cublasDestroy_v2(self._handle)
 
     def _call(self, function: str, *args: object) -> None:

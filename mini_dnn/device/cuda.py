@@ -26,18 +26,18 @@ from mini_dnn.device.nvcc import build_cubin, nvcc_arch
 from mini_dnn.device.product import Product
 from mini_dnn.errors import DeviceError, LaunchError
 
-NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: no implicit waits for the default stream
-KEEPS_LINES = 80  # from Ampere on a kernel can ask the L2 cache to keep lines
+NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: no implicit synchronisation with the default stream
+KEEPS_LINES = 80  # compute capability from which a kernel can ask the L2 cache to keep lines
 FLUSHES = 16  # about half a millisecond
-RESERVED = 0.05  # fraction of the free memory left to the driver
+RESERVED = 0.05  # fraction of the free memory that is left to the driver
 
 
 class CudaDevice:
-    """The GPU with the given index. The thread that opens it uses it.
+    """The GPU with the given index. It must be used in the thread that opens it.
 
     Raises
     ------
-    DeviceError
+    PyCUDA, cuda-bindings, the driver or the GPU is missing. The message says which.
         PyCUDA, cuda-bindings, the driver or the GPU is missing; the message says which.
     """
 
@@ -51,17 +51,17 @@ class CudaDevice:
             if index >= self._cuda.Device.count():
                 raise DeviceError(f"no GPU {index}: the driver reports {self._cuda.Device.count()}")
             device = self._cuda.Device(index)
-            # the primary context is the one that other libraries of the process (PyTorch, CuPy) use too
+            # The primary context is the one that other libraries of the process (PyTorch, CuPy) also use
             context = device.retain_primary_context()
             context.push()
         self._context = context
         self._handle = int(self._bindings.cuCtxGetCurrent()[1])
         self._index, self._peers = index, set[int]()
-        # also at exit: PyCUDA aborts a process that ends inside a context
+        # Also at exit: PyCUDA aborts a process that ends inside a context
         self._leave = weakref.finalize(self, context.pop)
         self._streams: dict[int, Any] = {}
         self._flush: CudaBuffer | None = None
-        self._cublas: dict[int, tuple[Cublas, CudaBuffer]] = {}  # and its workspace, by stream
+        self._cublas: dict[int, tuple[Cublas, CudaBuffer]] = {}  # with its workspace, by stream
         major, minor = device.compute_capability()
         self.arch = 10 * major + minor
         self.device_name = device.name()
@@ -97,13 +97,13 @@ class CudaDevice:
         return module
 
     def symbol(self, module: Module, name: str) -> CudaBuffer:
-        """The variable of that name in the module, as a buffer of bytes."""
+        """Return the variable of this name in the module, as a buffer of bytes."""
         return loaded(module).variable(name)
 
     def empty(
         self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32, fill: bool = True
     ) -> CudaBuffer:
-        """Allocate a buffer, filled with bytes 0xFF unless that is to come later."""
+        """Allocate a buffer. It is filled with bytes 0xFF unless the caller does that later."""
         dtype = np.dtype(dtype)
         nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         with self._errors(f"cannot allocate {nbytes / 1e9:.2f} GB for '{name}' {shape}"):
@@ -116,7 +116,7 @@ class CudaDevice:
         """Fill a buffer with bytes 0xFF."""
         with self._errors(f"cannot fill '{buffer.name}'", LaunchError):
             self._cuda.memset_d8_async(own(buffer).memory, 0xFF, buffer.nbytes, self._stream(0))
-            self._stream(0).synchronize()  # other streams may use it at once
+            self._stream(0).synchronize()  # other streams may use it immediately
 
     def copy_in(self, buffer: Buffer, array: np.ndarray, stream: int = 0) -> None:
         """Copy a host array to the GPU."""
@@ -125,7 +125,10 @@ class CudaDevice:
             self._cuda.memcpy_htod_async(own(buffer).memory, array, self._stream(stream))
 
     def copy_out(self, buffer: Buffer, out: np.ndarray, stream: int = 0, wait: bool = True) -> None:
-        """Copy a buffer to a host array; returns when it has arrived, or at once without ``wait``."""
+        """Copy a buffer to a host array.
+
+        Return when the copy is complete, or immediately without ``wait``.
+        """
         same_size(buffer, out)
         with self._errors(f"copying '{buffer.name}' from the GPU failed", LaunchError):
             self._cuda.memcpy_dtoh_async(out, own(buffer).memory, self._stream(stream))
@@ -133,14 +136,14 @@ class CudaDevice:
                 self._stream(stream).synchronize()
 
     def part(self, buffer: Buffer, first: int, last: int) -> CudaBuffer:
-        """Entries of the first axis: the same memory."""
+        """Return entries of the first axis: the same memory."""
         entry = buffer.nbytes // buffer.shape[0]
         address = int(own(buffer).memory) + first * entry
         shape = (last - first, *buffer.shape[1:])
         return CudaBuffer(buffer.name, shape, buffer.dtype, address, (last - first) * entry)
 
     def pinned(self, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> np.ndarray:
-        """An array in page-locked host memory."""
+        """Allocate an array in page-locked host memory."""
         with self._errors(f"cannot allocate pinned host memory for {shape}"):
             array: np.ndarray = self._cuda.pagelocked_empty(shape, dtype)
         return array
@@ -148,7 +151,7 @@ class CudaDevice:
     def shared(
         self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32
     ) -> tuple[CudaBuffer, np.ndarray]:
-        """A buffer in page-locked host memory, and the array that it is. It lives as long as the array."""
+        """Allocate a buffer in page-locked host memory, with its array. It exists as long as the array."""
         with self._errors(f"cannot allocate host memory for '{name}' {shape}"):
             mapped = self._cuda.host_alloc_flags.DEVICEMAP
             array: Any = self._cuda.pagelocked_empty(shape, dtype, mem_flags=mapped)
@@ -156,7 +159,7 @@ class CudaDevice:
         return CudaBuffer(name, shape, array.dtype, address, array.nbytes), array
 
     def copy(self, target: Buffer, source: Buffer, stream: int = 0) -> None:
-        """Copy all of ``source`` to the front of ``target``, device to device."""
+        """Copy all of ``source`` to the beginning of ``target`` on the device."""
         if source.nbytes > target.nbytes:
             raise DeviceError(
                 f"'{source.name}' has {source.nbytes} bytes and '{target.name}' holds {target.nbytes}"
@@ -167,7 +170,7 @@ class CudaDevice:
             )
 
     def receive(self, target: Buffer, source: Buffer, sender: Device) -> None:
-        """Copy all of ``source``, which another GPU has, to the front of ``target``."""
+        """Copy all of ``source``, which is on another GPU, to the beginning of ``target``."""
         if not isinstance(sender, CudaDevice) or source.nbytes > target.nbytes:
             raise DeviceError(
                 f"'{target.name}' ({target.nbytes} bytes) cannot be copied from '{source.name}' of "
@@ -191,16 +194,16 @@ class CudaDevice:
         cluster: Sizes = ALONE,
         early: bool = False,
     ) -> None:
-        """Launch a kernel; what goes wrong inside it is raised by the next copy or `synchronize`."""
+        """Launch a kernel. If it fails, the next copy or `synchronize` raises the error."""
         handle = self._stream(stream).handle
         settings = LaunchSettings(tuple(grid), tuple(block), shared_bytes, handle, cluster, early)
         loaded(module).kernel(kernel).launch(settings, args)
 
     def gemm(self, product: Product, a: Buffer, b: Buffer, c: Buffer, stream: int = 0) -> None:
-        """Multiply by cuBLAS."""
+        """Multiply with cuBLAS."""
         if limit := product.limit_for({"a": a, "b": b, "c": c}):
             raise LaunchError(f"a product of '{a.name}' and '{b.name}' into '{c.name}': {limit}")
-        if stream not in self._cublas:  # a workspace for each: streams may overlap
+        if stream not in self._cublas:  # each stream has its own workspace, because streams may overlap
             workspace = self.empty("cuBLAS workspace", (WORKSPACE,), np.uint8, fill=False)
             handle = Cublas(self._stream(stream).handle, int(workspace.memory))
             self._cublas[stream] = handle, workspace
@@ -208,7 +211,7 @@ class CudaDevice:
         self._cublas[stream][0].multiply(product, at_a, at_b, at_c, a.dtype.name, c.dtype.name)
 
     def wait(self, event: Any, stream: int) -> None:
-        """Let the stream wait for the event."""
+        """Let a stream wait for an event."""
         with self._errors("a stream cannot wait", LaunchError):
             self._stream(stream).wait_for_event(event)
 
@@ -218,16 +221,17 @@ class CudaDevice:
             return self._cuda.Event().record(self._stream(stream))
 
     def elapsed_ms(self, start: Any, end: Any) -> float:
-        """Milliseconds between two events; waits for the second."""
+        """Return the milliseconds between two events. Waits for the second one."""
         with self._errors("a kernel failed while it ran", LaunchError):
             end.synchronize()
             return float(end.time_since(start))
 
     def flush_cache(self) -> None:
-        """Overwrite twice the L2 cache's size, often enough that launches queue up behind it.
+        """Overwrite twice the size of the L2 cache, long enough for launches to queue up behind it.
 
-        Lines that a kernel has asked the cache to keep are ordinary ones before that. What follows is then
-        timed without the gaps in which the host prepares the next launch.
+        Before that, lines that a kernel asked the cache to keep become normal ones. The following launches
+        are timed
+        without the gaps in which the host prepares the next launch.
         """
         if self._flush is None:
             self._flush = self.empty("L2 flush", (2 * self.l2_bytes,), np.uint8)
@@ -240,27 +244,27 @@ class CudaDevice:
                 self._cuda.memset_d8_async(self._flush.memory, 0, self._flush.nbytes, self._stream(0))
 
     def capture(self, work: Callable[[], None], stream: int = 0) -> CudaGraph:
-        """Run ``work`` once, so that its kernels are loaded, and record it."""
+        """Run ``work`` once, so that its kernels are loaded, and then record it."""
         work()
         self.synchronize(stream)
         return CudaGraph(work, self._stream(stream).handle)
 
     def synchronize(self, stream: int | None = None) -> None:
-        """Wait for all work, or for that of one stream, and raise what went wrong in it."""
+        """Wait for all work, or for that of one stream, and raise its errors."""
         with self._errors("a kernel failed while it ran", LaunchError):
             (self._context if stream is None else self._stream(stream)).synchronize()
 
     def free_bytes(self) -> int:
-        """Bytes that may still be allocated."""
+        """Return the number of bytes that may still be allocated."""
         with self._errors("the GPU does not report its free memory"):
             return int(self._cuda.mem_get_info()[0] * (1 - RESERVED))
 
     def lent(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> LentCudaBuffer:
-        """A buffer in memory of another library's."""
+        """Return a buffer for memory of another library."""
         return LentCudaBuffer(name, shape, np.dtype(dtype))
 
     def foreign_stream(self, handle: int) -> CudaStream:
-        """The stream of another library that has this handle; 0 is the default stream."""
+        """Return the stream of another library with this handle; 0 is the default stream."""
 
         def allocate(nbytes: int) -> CudaBuffer:
             return self.empty("memory of a library", (nbytes,), np.uint8, fill=False)
@@ -268,12 +272,12 @@ class CudaDevice:
         return CudaStream(self._bindings, self._handle, handle, allocate)
 
     def leave(self) -> None:
-        """Give this thread the device back that it worked on before; from now on, use `entered`."""
+        """Restore the device that this thread used before. From now on, use `entered`."""
         self._leave()
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Inside, this thread works on this GPU."""
+        """Within this context, this thread works on this GPU."""
         self._context.push()
         try:
             yield

@@ -25,46 +25,46 @@ class CudaBuffer:
 
     @property
     def address(self) -> int | None:
-        """Where it begins; None if it was freed."""
+        """The address of the first byte, or None if the buffer was freed."""
         return None if self.memory is None else int(self.memory)
 
     def free(self) -> None:
-        """Return the memory; freeing twice is harmless."""
+        """Return the memory. Freeing it twice is harmless."""
         if hasattr(self.memory, "free"):
             self.memory.free()
         self.memory = None
 
 
 class LentCudaBuffer(CudaBuffer):
-    """An array of another library's in the GPU's memory; see `mini_dnn.device.base.LentBuffer`."""
+    """An array of another library in the GPU's memory; see `mini_dnn.device.base.LentBuffer`."""
 
     def __init__(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         super().__init__(name, shape, dtype, 0, prod(shape) * dtype.itemsize)
-        self.place = ctypes.c_uint64()  # what launches that are made ready read
+        self.place = ctypes.c_uint64()  # prepared launches read it
 
     def lie_at(self, address: int) -> None:
-        """From now on it lies there."""
+        """Set its current address."""
         self.memory = self.place.value = address
 
     def free(self) -> None:
-        """Forget where it lies: the memory is another library's."""
+        """Forget the address. The memory belongs to another library."""
         self.memory = None
 
 
 def own(buffer: Buffer | Scalar) -> CudaBuffer:
-    """The buffer, if it is one of this GPU and not freed."""
+    """Return the buffer if it is one of this GPU and not freed."""
     if not isinstance(buffer, CudaBuffer) or buffer.memory is None:
         raise DeviceError(f"{buffer!r} is not a buffer of this GPU, or was freed")
     return buffer
 
 
 def address_of(buffer: Buffer | Scalar) -> int:
-    """Where the buffer lies, if it is one of this GPU and not freed."""
+    """Return the address of the buffer if it is one of this GPU and not freed."""
     return int(own(buffer).memory)
 
 
 def same_size(buffer: Buffer, array: np.ndarray) -> None:
-    """Raise unless a host array can be copied to or from the buffer as it is."""
+    """Raise an error unless a host array can be copied to or from the buffer as it is."""
     if array.nbytes != buffer.nbytes or not array.flags.c_contiguous:
         raise DeviceError(
             f"'{buffer.name}' {buffer.shape} holds {buffer.nbytes} bytes; the host array {array.shape} "

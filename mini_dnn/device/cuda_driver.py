@@ -1,4 +1,4 @@
-"""PyCUDA's words for the driver, and which GPUs it reports."""
+"""Import PyCUDA's interface to the driver, and list the GPUs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mini_dnn.errors import DeviceError
 
 
 def load_pycuda() -> Any:
-    """The module ``pycuda.driver``.
+    """Import ``pycuda.driver``.
 
     Raises
     ------
@@ -26,7 +26,7 @@ def load_pycuda() -> Any:
 
 
 def bus_ids() -> list[str]:
-    """PCI bus ids of all GPUs, in the order of their numbers; no GPU is opened.
+    """Return the PCI bus ids of all GPUs, in the order of their numbers, without opening a GPU.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Tensor maps as a GPU takes them: encoded by the driver, passed to a kernel by value."""
+"""Tensor maps for a GPU: the driver encodes them, and kernels receive them by value."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ SWIZZLES = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
 
 @lru_cache(maxsize=4096)
 def encoded(address: int, geometry: MapGeometry) -> np.void:
-    """The 128 bytes that a kernel takes as a ``ptx::TensorMap``.
+    """Return the 128 bytes that a kernel receives as a ``ptx::TensorMap``.
 
     Raises
     ------
     DeviceError
         cuda-bindings is missing.
     LaunchError
-        The driver refuses, as one older than Hopper would.
+        The driver refuses the map, as it does for GPUs older than Hopper.
     """
     api = load_driver()
-    shape, box = geometry.shape[::-1], geometry.box[::-1]  # the innermost first
+    shape, box = geometry.shape[::-1], geometry.box[::-1]  # innermost axis first
     memory = (
         getattr(api.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{TYPES[geometry.dtype]}"),
         len(shape),

@@ -1,7 +1,8 @@
 """Compiled kernels on a GPU, and their launches.
 
-PyCUDA has no words for clusters, nor for launches that may begin early, and keeps the handle of a kernel to
-itself. So modules are loaded, and kernels launched, through NVIDIA's own bindings, in PyCUDA's context.
+PyCUDA supports neither clusters nor programmatic dependent launches, and it does not reveal the handle of a
+kernel. Therefore, modules are loaded and kernels are launched through NVIDIA's own bindings, in PyCUDA's
+context.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from mini_dnn.device.cuda_buffer import CudaBuffer, LentCudaBuffer, address_of
 from mini_dnn.device.cuda_map import encoded
 from mini_dnn.errors import CompileError, DeviceError, LaunchError
 
-DEFAULT_SHARED_BYTES = 48 * 1024  # more has to be asked for, kernel by kernel
-MAP_BYTES = 128  # of a tensor map
-MAPS = 256  # that are kept of a launch, each for another place of its buffer
+DEFAULT_SHARED_BYTES = 48 * 1024  # a kernel must ask for more
+MAP_BYTES = 128  # size of a tensor map
+MAPS = 256  # tensor maps that are kept for a launch, each for another address of its buffer
 
 
 class LaunchSettings(NamedTuple):
@@ -32,7 +33,7 @@ class LaunchSettings(NamedTuple):
     grid: tuple[int, ...]
     block: tuple[int, ...]
     shared_bytes: int
-    stream: int  # its handle
+    stream: int  # the stream's handle
     cluster: Sizes
     early: bool
 
@@ -45,16 +46,16 @@ class CudaModule:
     driver
         ``cuda.bindings.driver``.
     source
-        The file that it was compiled from.
+        The file that was compiled.
     cubin
         Machine code for this GPU.
     arch
-        Of the GPU: its compute capability times ten.
+        The GPU's compute capability times ten.
 
     Raises
     ------
     CompileError
-        The driver does not load it.
+        The driver cannot load it.
     """
 
     def __init__(self, driver: Any, source: Path, cubin: bytes, arch: int) -> None:
@@ -64,19 +65,19 @@ class CudaModule:
         status, self._handle = driver.cuModuleLoadData(cubin)
         if failed := reason(driver, status):
             raise CompileError(f"{source} cannot be loaded: {failed}")
-        # not at exit: the context may be gone by then, and the system takes it all back
+        # not at exit: the context may no longer exist then, and the system frees everything
         weakref.finalize(self, driver.cuModuleUnload, self._handle).atexit = False
         self._kernels: dict[str, CudaKernel] = {}
 
     def variable(self, name: str) -> CudaBuffer:
-        """The variable of that name, as a buffer of bytes."""
+        """Return the variable of this name as a buffer of bytes."""
         status, address, nbytes = self._driver.cuModuleGetGlobal(self._handle, name.encode())
         if failed := reason(self._driver, status):
             raise DeviceError(f"no variable '{name}' in {self.source}: {failed}")
         return CudaBuffer(name, (nbytes,), np.dtype(np.uint8), int(address), nbytes)
 
     def kernel(self, name: str) -> CudaKernel:
-        """The kernel of that name; looked up once."""
+        """Return the kernel of this name. It is looked up only once."""
         if name not in self._kernels:
             status, function = self._driver.cuModuleGetFunction(self._handle, name.encode())
             if failed := reason(self._driver, status):
@@ -89,7 +90,7 @@ class CudaModule:
 
 
 class CudaKernel:
-    """A kernel of a loaded module, with room for the arguments of a launch."""
+    """A kernel of a loaded module, with memory for the arguments of a launch."""
 
     def __init__(self, driver: Any, function: Any, what: str, arch: int) -> None:
         self._driver, self._function = driver, function
@@ -100,12 +101,13 @@ class CudaKernel:
         self._pointers = (ctypes.c_void_p * max(1, len(self._spans)))(*(start + s.start for s in self._spans))
         self._address = ctypes.addressof(self._pointers)
         self._bytes = memoryview(self._memory).cast("B")
-        self._configs: dict[LaunchSettings, Any] = {}  # a launch of the same settings finds its own
+        # Launches with the same settings reuse their configuration
+        self._configs: dict[LaunchSettings, Any] = {}
         self._allowed_bytes = DEFAULT_SHARED_BYTES
 
     @property
     def static_shared_bytes(self) -> int:
-        """Of the shared arrays that the kernel declares."""
+        """The bytes of the shared arrays that the kernel declares."""
         attribute = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
         status, nbytes = self._driver.cuFuncGetAttribute(attribute, self._function)
         if failed := reason(self._driver, status):
@@ -115,7 +117,7 @@ class CudaKernel:
         return int(nbytes)
 
     def launch(self, settings: LaunchSettings, args: Sequence[Buffer | Scalar | MappedBuffer]) -> None:
-        """Launch it; what goes wrong while it runs is for later calls to tell."""
+        """Launch the kernel. Later calls report errors that occur while it runs."""
         config = self._configs.get(settings)
         if config is None:
             config = self._configs[settings] = self._configured(settings)
@@ -125,10 +127,10 @@ class CudaKernel:
             raise LaunchError(f"{self._described(settings)}: {failed}")
 
     def ready(self, settings: LaunchSettings, args: Sequence[Buffer | Scalar | MappedBuffer]) -> Work:
-        """The launch, made ready: where lent buffers lie counts when it is given."""
+        """Prepare a launch. The addresses of lent buffers are read when it is issued."""
         self._check_count(args)
         config = self._configured(settings)
-        held: list[Any] = []  # what the driver reads, an object an argument
+        held: list[Any] = []  # memory that the driver reads, one object per argument
         maps: list[LentMap] = []
         for number, arg in enumerate(args):
             if isinstance(arg, MappedBuffer) and isinstance(arg.buffer, LentCudaBuffer):
@@ -152,23 +154,23 @@ class CudaKernel:
         return launch
 
     def _parameters(self) -> tuple[slice, ...]:
-        """Which bytes of the arguments each parameter is."""
+        """The byte range of each parameter within the arguments."""
         driver, spans = self._driver, list[slice]()
         while True:
             try:
                 status, start, nbytes = driver.cuFuncGetParamInfo(self._function, len(spans))
-            except RuntimeError as error:  # how the bindings say that the driver lacks a function
+            except RuntimeError as error:  # the bindings raise it if the driver lacks a function
                 raise DeviceError(
                     f"the GPU's driver is too old ({error}); install one for CUDA 12.4 or newer"
                 ) from error
-            if status == driver.CUresult.CUDA_ERROR_INVALID_VALUE:  # one behind the last
+            if status == driver.CUresult.CUDA_ERROR_INVALID_VALUE:  # there are no more parameters
                 return tuple(spans)
             if failed := reason(driver, status):
                 raise LaunchError(f"the driver does not report the parameters of {self._what}: {failed}")
             spans.append(slice(start, start + nbytes))
 
     def _fill(self, args: Sequence[Buffer | Scalar | MappedBuffer]) -> None:
-        """Put the arguments where the driver finds them; a launch copies them."""
+        """Store the arguments where the driver reads them. A launch copies them."""
         self._check_count(args)
         for number, arg in enumerate(args):
             self._bytes[self._spans[number]] = self._value(number, arg)
@@ -178,7 +180,7 @@ class CudaKernel:
             raise LaunchError(f"{self._what} takes {len(self._spans)} arguments; {len(args)} were passed")
 
     def _value(self, number: int, arg: Buffer | Scalar | MappedBuffer) -> bytes:
-        """The bytes of an argument, if there are as many as the kernel takes."""
+        """Return the bytes of an argument, after checking their number."""
         value = _passed(arg)
         span = self._spans[number]
         if len(value) != span.stop - span.start:
@@ -189,7 +191,7 @@ class CudaKernel:
         return value
 
     def _configured(self, settings: LaunchSettings) -> Any:
-        """What the driver wants to know of a launch."""
+        """Return the driver's structure that describes a launch."""
         driver, config = self._driver, self._driver.CUlaunchConfig()
         if settings.cluster != ALONE:
             self._check_cluster(settings)
@@ -214,7 +216,8 @@ class CudaKernel:
             size = cluster.value.clusterDim
             size.x, size.y, size.z = settings.cluster
             attributes.append(cluster)
-        if settings.early and self._arch >= CLUSTER_ARCH:  # leave to begin early; older GPUs never do
+        # Programmatic dependent launch, which older GPUs do not have
+        if settings.early and self._arch >= CLUSTER_ARCH:
             early = driver.CUlaunchAttribute()
             early.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
             early.value.programmaticStreamSerializationAllowed = 1
@@ -235,7 +238,7 @@ class CudaKernel:
 
 
 class LentMap:
-    """A tensor map of a buffer that may lie elsewhere with each launch."""
+    """A tensor map of a buffer whose address may change from launch to launch."""
 
     def __init__(self, mapped: MappedBuffer) -> None:
         self._mapped, self._at = mapped, 0
@@ -243,7 +246,7 @@ class LentMap:
         self.memory = ctypes.create_string_buffer(MAP_BYTES)
 
     def follow(self) -> None:
-        """Make it that of where the buffer lies now."""
+        """Update the map for the current address of the buffer."""
         address = address_of(self._mapped.buffer)
         if address != self._at:
             if address not in self._known:
@@ -255,14 +258,14 @@ class LentMap:
 
 
 def _passed(arg: Buffer | Scalar | MappedBuffer) -> bytes:
-    """What the kernel gets: a scalar as it is, an address, or a tensor map."""
+    """Return what the kernel receives: a scalar, an address, or a tensor map."""
     if isinstance(arg, MappedBuffer):
         return encoded(*arg.at(address_of(arg.buffer))).tobytes()
     return arg.tobytes() if isinstance(arg, np.generic) else address_of(arg).to_bytes(8, "little")
 
 
 def loaded(module: Module) -> CudaModule:
-    """The module, which a GPU must have compiled."""
+    """Return the module, after checking that a GPU compiled it."""
     if not isinstance(module, CudaModule):
         raise DeviceError(f"{module!r} was not compiled for this GPU")
     return module

@@ -1,4 +1,4 @@
-"""Streams on a GPU that another library made, and work for them that is made ready once."""
+"""Streams on a GPU that another library created, and work for them that is prepared once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mini_dnn.device.cuda_module import CudaModule, LaunchSettings
 from mini_dnn.device.product import Product
 from mini_dnn.errors import DeviceError, LaunchError
 
-LASTING = (0, 1)  # handles of the default stream: it is never captured, and never ends
+LASTING = (0, 1)  # handles of the default stream, which is never captured and never destroyed
 
 
 class CudaStream:
@@ -27,9 +27,9 @@ class CudaStream:
     context
         The handle of the context that the stream belongs to.
     handle
-        That of the stream; 0 is the default stream.
+        The handle of the stream; 0 is the default stream.
     allocate
-        Gives so many bytes of the GPU's memory.
+        Allocates this many bytes of the GPU's memory.
     """
 
     def __init__(self, driver: Any, context: int, handle: int, allocate: Callable[[int], CudaBuffer]) -> None:
@@ -38,22 +38,22 @@ class CudaStream:
         self._cublas: Cublas | None = None
         self._workspace: CudaBuffer | None = None
         self._not_captured = driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE
-        # what each call of an operation asks, looked up once
+        # functions that each call of an operation needs, looked up once
         self._asked = driver.cuStreamIsCapturing, driver.cuStreamGetId, driver.CUresult.CUDA_SUCCESS
 
     def is_current(self) -> bool:
-        """Whether the stream's context is the thread's current one."""
+        """Whether the stream's context is the current one of this thread."""
         _, context = self._driver.cuCtxGetCurrent()
         return context is not None and int(context) == self._context
 
     def is_captured(self) -> bool:
-        """Whether it is being captured."""
+        """Whether the stream is being captured."""
         return bool(self._call("cuStreamIsCapturing", self._stream) != self._not_captured)
 
     def number(self) -> int | None:
-        """The driver's number of the stream, which no other has had; None in a capture: it would end that.
+        """Return the driver's unique number of the stream, or None during a capture: asking would end it.
 
-        Each call of an operation asks this. What the driver would say of the default stream is known.
+        Each call of an operation needs it. For the default stream, the answer is known without the driver.
         """
         if self._handle in LASTING:
             return 0
@@ -78,14 +78,14 @@ class CudaStream:
         cluster: Sizes,
         early: bool,
     ) -> Work:
-        """The launch of a kernel."""
+        """Prepare the launch of a kernel."""
         if not isinstance(module, CudaModule):
             raise DeviceError(f"{module!r} was not compiled for this GPU")
         settings = LaunchSettings(tuple(grid), tuple(block), shared_bytes, self._handle, cluster, early)
         return module.kernel(kernel).ready(settings, args)
 
     def copy(self, target: Buffer, source: Buffer) -> Work:
-        """The copy of all of ``source`` to the front of ``target``."""
+        """Prepare a copy of all of ``source`` to the beginning of ``target``."""
         if source.nbytes > target.nbytes:
             raise DeviceError(
                 f"'{source.name}' has {source.nbytes} bytes and '{target.name}' holds {target.nbytes}"
@@ -98,7 +98,7 @@ class CudaStream:
         return copy
 
     def gemm(self, product: Product, a: Buffer, b: Buffer, c: Buffer) -> Work:
-        """The product by cuBLAS, with a handle and memory to work in that are this stream's alone."""
+        """Prepare a product by cuBLAS, with a handle and a workspace that only this stream uses."""
         if limit := product.limit_for({"a": a, "b": b, "c": c}):
             raise LaunchError(f"a product of '{a.name}' and '{b.name}' into '{c.name}': {limit}")
         if self._cublas is None:
@@ -113,10 +113,10 @@ class CudaStream:
         try:
             self._call("cuStreamWaitEvent", self._stream, event, 0)
         finally:
-            self._driver.cuEventDestroy(event)  # once it has happened
+            self._driver.cuEventDestroy(event)  # takes effect when the event is complete
 
     def mark(self) -> Callable[[], bool]:
-        """Record an event, and ask for it later."""
+        """Record an event. The returned function queries it."""
         event = self._event(self._stream)
         not_ready = self._driver.CUresult.CUDA_ERROR_NOT_READY
 
@@ -130,7 +130,7 @@ class CudaStream:
         return is_over
 
     def free(self) -> None:
-        """Free what cuBLAS works with."""
+        """Free the memory of cuBLAS."""
         if self._cublas is not None and self._workspace is not None:
             self._cublas.close()
             self._workspace.free()
@@ -142,7 +142,7 @@ class CudaStream:
         return event
 
     def _call(self, name: str, *args: Any) -> Any:
-        """The result of a function of the driver, if it has one besides its status."""
+        """Call a function of the driver, and return its result if it has one besides its status."""
         status, *results = getattr(self._driver, name)(*args)
         if failed := reason(self._driver, status):
             raise LaunchError(f"a stream of another library cannot be used, {name} says: {failed}")

@@ -1,4 +1,4 @@
-"""What a finding says beside its places: the usual cure of each kind, and words for what was met."""
+"""The texts of findings: the usual fix for each kind of mistake, and phrases for what was found."""
 
 CURES = {
     "out-of-bounds": "check the index; if it is right, guard the access with the bounds of the array "

@@ -1,4 +1,4 @@
-"""The text of a finding: one statement, the places in the source, and the usual cure."""
+"""The text of a finding: one statement, the places in the source, and the usual fix."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from mini_dnn.device.cures import CURES, FREED, HARMLESS, READ_ONLY, STACK
 from mini_dnn.device.sources import source_files
 
-FAR = 1 << 34  # bytes: what a 32-bit index of floats reaches
+FAR = 1 << 34  # bytes that a 32-bit index of floats can reach
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,10 @@ class Place:
 
     @classmethod
     def at(cls, source: Path, file: str, line: int) -> Place | None:
-        """The line, if the file belongs to the kernel."""
+        """Return the line if the file belongs to the kernel."""
         files = source_files(source)
-        for path in sorted(files, key=lambda path: path != Path(file)):  # of two of one name, that one
+        # Of two files with the same name, prefer this one
+        for path in sorted(files, key=lambda path: path != Path(file)):
             if path.name == Path(file).name:
                 code = path.read_text(errors="replace").splitlines()
                 return cls(path.name, line, code[line - 1].strip() if 0 < line <= len(code) else "")
@@ -34,7 +35,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Party:
-    """A thread, and what it did where."""
+    """A thread, what it did, and where."""
 
     place: Place | None
     block: tuple[int, ...]
@@ -51,18 +52,18 @@ class Party:
 
 @dataclass(frozen=True)
 class Finding:
-    """One mistake, once."""
+    """One mistake, reported once."""
 
     kind: str
     what: str
     kernel: str = ""
     own: Party | None = None
-    array: str = ""  # with the index: "w_tile[3][16]"
+    array: str = ""  # including the index: "w_tile[3][16]"
     other: Party | None = None
     cure: str = ""
     notes: tuple[str, ...] = field(default=())
-    memory: str = ""  # of the array, as `Target` has it
-    effects: tuple[Finding, ...] = ()  # what else the mistake shows as
+    memory: str = ""  # of the array, as in `Target`
+    effects: tuple[Finding, ...] = ()  # further findings with the same cause
 
     @property
     def place(self) -> Place | None:
@@ -72,19 +73,20 @@ class Finding:
 
 @dataclass(frozen=True)
 class Target:
-    """The array that an access is about, or that it missed least."""
+    """The array that an access is about, or the one closest to the access."""
 
     name: str
     memory: str  # "global", "constant or device", "shared", "heap"
     shape: tuple[int, ...]
     itemsize: int
-    axes: str = ""  # a letter each, where the problem has them
-    line: int = 0  # of the heap: where a kernel allocated it
+    axes: str = ""  # one letter per axis if the problem has them
+    line: int = 0  # for heap memory: the line that allocated it
 
     def index(self, offset: int) -> str:
-        """``x[n=0, c=1, h=2, w=9]``, ``tile[3][16]`` or ``x[-21]`` for so many bytes from its start."""
+        """Format an offset in bytes: ``x[n=0, c=1, h=2, w=9]``, ``tile[3][16]`` or ``x[-21]``."""
         flat = offset // self.itemsize
-        if self.memory == "global" and not 0 <= flat < 2 * prod(self.shape):  # no (n, c, h, w) was meant
+        # The kernel did not mean any (n, c, h, w)
+        if self.memory == "global" and not 0 <= flat < 2 * prod(self.shape):
             return f"{self.name}[{flat}]"
         sides = []
         for side in reversed(self.shape[1:]):
@@ -98,7 +100,7 @@ class Target:
         return self.name + "".join(f"[{v}]" for v in values)
 
     def __str__(self) -> str:
-        """With its kind and shape."""
+        """Describe the array with its kind and shape."""
         if self.memory == "heap":
             return f"the {prod(self.shape) * self.itemsize} bytes that line {self.line} allocates"
         shape = "x".join(map(str, self.shape)) if self.memory == "shared" else str(self.shape)
@@ -107,7 +109,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Fault:
-    """An access that checked mode stopped at."""
+    """An access at which checked mode stopped."""
 
     kind: str
     kernel: str
@@ -116,17 +118,17 @@ class Fault:
     array: Target
     offset: int
     nbytes: int
-    exited: int  # threads of the block that had returned
-    subscript: int | None  # of an array that C++ knows the size of
+    exited: int  # threads of the block that had already returned
+    subscript: int | None  # for an array whose size C++ knows
     type: str
-    home: tuple[int, ...] = ()  # the block in whose shared memory the array is
+    home: tuple[int, ...] = ()  # the block that owns the shared memory of the array
     detail: str = (
-        ""  # of a race: "same value", or how the value was read; else "local": a variable of the thread
+        ""  # for a race: "same value", or how the value was read; otherwise "local": a variable of the thread
     )
 
 
 def explain_fault(fault: Fault) -> Finding:
-    """The finding that a student reads."""
+    """Return the finding for a student."""
     make = {
         "out-of-bounds": _out_of_bounds,
         "race": _race,
@@ -160,7 +162,7 @@ def _out_of_bounds(f: Fault) -> Finding:
         return Finding(f.kind, what, f.kernel, f.own, "heap memory", f.other, CURES[f.detail])
     if f.detail == "local":
         what = f"access to a {f.type} beyond the end of a thread's own variable"
-        if f.nbytes:  # of a copy
+        if f.nbytes:  # a copy
             verb = "writes" if f.own.write else "reads"
             what = f"{f.type} {verb} {f.nbytes} bytes where a thread's own variable has {f.offset} bytes left"
         return Finding(f.kind, what, f.kernel, f.own, f.type, cure=CURES[f.kind])
@@ -168,7 +170,7 @@ def _out_of_bounds(f: Fault) -> Finding:
     end = count * f.array.itemsize
     offset = (
         max(f.offset, end) if f.offset >= 0 else f.offset
-    )  # one that begins inside is wrong from the end on
+    )  # a range that begins inside exceeds the array only at its end
     flat = offset // f.array.itemsize
     verb = "update" if f.own.atomic else "write" if f.own.write else "read"
     if not f.array.memory or abs(f.offset) > FAR:

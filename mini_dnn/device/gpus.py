@@ -1,4 +1,4 @@
-"""The GPUs of this host that a run uses, a process for each, and the cores that lie next to each GPU."""
+"""The GPUs of this host for a run with one process each, and the CPU cores close to each GPU."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from mini_dnn.device import Device, open_device
 from mini_dnn.errors import DeviceError, UsageError
 
 ALL = "all"
-GPUS = "several GPUs, a process each: all, how many, or their numbers with commas, such as 0,2"  # of --gpus
-MOST = 64  # of one host
+GPUS = "several GPUs, a process each: all, how many, or their numbers with commas, such as 0,2"  # for --gpus
+MOST = 64  # on one host
 SYSFS = Path("/sys/bus/pci/devices")
 EXPECTED = "expected 'all', a number of GPUs such as 2, or the numbers of GPUs with commas, such as 0,2"
 
 
 @dataclass(frozen=True)
 class Place:
-    """What one of several processes works on.
+    """The device of one of several processes.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class Place:
     index
         The number of the GPU.
     cores
-        The cores that the process and its children run on.
+        The cores for the process and its children.
     """
 
     device: str
@@ -37,11 +37,11 @@ class Place:
     cores: tuple[int, ...]
 
     def __str__(self) -> str:
-        """The place, for people."""
+        """The place in words."""
         return f"GPU {self.index}" if self.device == "cuda" else f"emulator {self.index}"
 
     def settle(self) -> None:
-        """Keep this process on its cores: what it allocates then lies in the memory next to its GPU."""
+        """Bind this process to its cores, so that it allocates memory close to its GPU."""
         if self.cores and hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, self.cores)
 
@@ -51,22 +51,22 @@ class Place:
 
 
 def places(text: str, device: str) -> list[Place]:
-    """The places that ``--gpus`` asks for.
+    """Return the places that ``--gpus`` selects.
 
     Parameters
     ----------
     text
-        ``"all"``, how many GPUs, or their numbers with commas between; a number may occur twice, and then
-        two processes share that GPU.
+        ``"all"``, the number of GPUs, or their indices separated by commas. If an index occurs twice, two
+        processes share that GPU.
     device
-        ``"emulator"``; anything else stands for GPUs.
+        ``"emulator"``; any other value stands for GPUs.
 
     Raises
     ------
     UsageError
-        The text is none of that, or there is no such GPU.
+        The text is invalid, or there is no such GPU.
     DeviceError
-        There is no GPU at all.
+        There is no GPU.
     """
     mine = sorted(os.sched_getaffinity(0))
     if device == "emulator":
@@ -85,9 +85,9 @@ def places(text: str, device: str) -> list[Place]:
 
 
 def share(near: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """The cores of each place, where places that lie next to the same cores share them evenly.
+    """Return the cores of each place. Places that are close to the same cores share them evenly.
 
-    Where there are fewer cores than places, each place has them all.
+    If there are fewer cores than places, each place gets all of them.
     """
     sharing, taken = Counter(near), Counter[tuple[int, ...]]()
     found = []
@@ -100,7 +100,7 @@ def share(near: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
 
 
 def parse_cores(text: str) -> set[int]:
-    """The numbers in a list of the kernel's: ``0-3,8``."""
+    """Parse a list of numbers in the format of the Linux kernel: ``0-3,8``."""
     found: set[int] = set()
     for part in filter(None, text.strip().split(",")):
         first, _, last = part.partition("-")
@@ -109,14 +109,14 @@ def parse_cores(text: str) -> set[int]:
 
 
 def _numbers(text: str, count: int) -> list[int]:
-    """The numbers that are asked for, of GPUs that are numbered from 0 on."""
+    """Return the requested indices of GPUs, which start at 0."""
     if text == ALL:
         return list(range(count))
     words = text.removesuffix(",").split(",")
     if not all(word.strip().isdecimal() for word in words):
         raise UsageError(f"--gpus {text}: {EXPECTED}")
     numbers = [int(word) for word in words]
-    if "," in text:  # "1," is GPU 1 alone
+    if "," in text:  # "1," is GPU 1 only
         return numbers
     if not 1 <= numbers[0] <= MOST:
         raise UsageError(f"--gpus {text}: expected 1 to {MOST} GPUs; '{text},' is the GPU of that number")
@@ -124,7 +124,7 @@ def _numbers(text: str, count: int) -> list[int]:
 
 
 def _buses(text: str) -> list[str]:
-    """PCI bus ids of all GPUs."""
+    """The PCI bus ids of all GPUs."""
     from mini_dnn.device.cuda_driver import bus_ids
 
     try:
@@ -136,7 +136,7 @@ def _buses(text: str) -> list[str]:
 
 
 def _near(bus: str, mine: Sequence[int]) -> tuple[int, ...]:
-    """Those of this process's cores that lie next to a GPU; all of them where the system does not say."""
+    """The cores of this process that are close to a GPU, or all of them if the system does not say."""
     try:
         local = parse_cores((SYSFS / bus.lower() / "local_cpulist").read_text())
     except (OSError, ValueError):

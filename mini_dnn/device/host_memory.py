@@ -1,4 +1,4 @@
-"""How much memory this process may still take."""
+"""The memory that this process may still allocate."""
 
 from __future__ import annotations
 
@@ -11,9 +11,13 @@ MEMINFO, STATM = Path("/proc/meminfo"), Path("/proc/self/statm")
 
 
 def available_bytes() -> int:
-    """Memory that this process may still take: what the system has, or its container or its limit if less."""
+    """Return how much memory this process may still allocate.
+
+    It is the least of what the system, the container and the process's limit allow.
+    """
     found = [_of_system(), _of_group("memory.max", "memory.current")]
-    found.append(_of_group("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"))  # version 1
+    # Cgroups version 1
+    found.append(_of_group("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"))
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     if soft != resource.RLIM_INFINITY:
         found.append(soft - _address_space())
@@ -21,9 +25,10 @@ def available_bytes() -> int:
 
 
 def _of_system() -> int | None:
-    """What is free or can be freed at once; where ``/proc`` is not mounted, what is free.
+    """Memory that is free or can be freed immediately. Without ``/proc``, only free memory.
 
-    None in a confined process, which must not see what its neighbours take: its limit counts.
+    The result is None in a confined process, which must not see the memory use of others: its own limit
+    counts.
     """
     try:
         lines = MEMINFO.read_text().splitlines()
@@ -35,15 +40,15 @@ def _of_system() -> int | None:
 
 
 def _of_group(limit: str, usage: str) -> int | None:
-    """What a control group leaves; None without one that has a limit."""
+    """What a control group still allows, or None without a limit."""
     try:
         return int((GROUPS / limit).read_text()) - int((GROUPS / usage).read_text())
-    except (OSError, ValueError):  # no such file, or "max"
+    except (OSError, ValueError):  # the file does not exist, or contains "max"
         return None
 
 
 def _address_space() -> int:
-    """Bytes of addresses that are taken; where nobody says, as many as this process ever had in memory."""
+    """The size of the used address space, or else the largest memory use of this process so far."""
     try:
         return int(STATM.read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:

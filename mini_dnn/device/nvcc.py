@@ -1,4 +1,4 @@
-"""Compile a ``.cu`` file to a cubin with nvcc, cached by what went into it."""
+"""Compile a ``.cu`` file to a cubin with nvcc. A cache keeps the results."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from mini_dnn.errors import CompileError, DeviceError, SharedMemoryError
 from mini_dnn.progress import busy
 
 OPTIONS = ("-std=c++17", "-O3", "-lineinfo")
-TOO_MUCH_SHARED = re.compile(r"Entry function '(\w+)' uses too much shared data")  # ptxas
-ARCHITECTURES = {90: "sm_90a"}  # has what is for exactly that architecture and no later one, such as wgmma
+TOO_MUCH_SHARED = re.compile(r"Entry function '(\w+)' uses too much shared data")  # a message of ptxas
+ARCHITECTURES = {90: "sm_90a"}  # includes features of exactly this architecture, such as wgmma
 ERROR_LINE = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): (?:catastrophic )?error")
 
 
 def find_nvcc() -> Path | None:
-    """The CUDA compiler, from ``CUDA_HOME``, ``CUDA_PATH`` or ``CUDA_ROOT``, the path, or its usual place."""
+    """Find nvcc: in ``CUDA_HOME``, ``CUDA_PATH`` or ``CUDA_ROOT``, on the path, or in the usual folder."""
     homes = [os.environ.get(name) for name in ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")]
     places = [Path(home, "bin", "nvcc") for home in homes if home]
     on_path = shutil.which("nvcc")
@@ -31,17 +31,17 @@ def find_nvcc() -> Path | None:
 
 
 def require_nvcc(why: str, instead: str = "") -> Path:
-    """The CUDA compiler.
+    """Return the CUDA compiler.
 
     Parameters
     ----------
     why, instead
-        For the message: what it is needed for, and what works without it.
+        Parts of the message: what it is needed for, and what works without it.
 
     Raises
     ------
     DeviceError
-        There is none.
+        It was not found.
     """
     nvcc = find_nvcc()
     if nvcc is None:
@@ -53,19 +53,19 @@ def require_nvcc(why: str, instead: str = "") -> Path:
 
 
 def nvcc_arch(arch: int) -> str:
-    """What nvcc calls a GPU of compute capability ``arch / 10``: ``"sm_80"``, ``"sm_90a"``."""
+    """Return nvcc's name for a GPU of compute capability ``arch / 10``: ``"sm_80"``, ``"sm_90a"``."""
     return ARCHITECTURES.get(arch, f"sm_{arch}")
 
 
 def build_cubin(source: Path, defines: Defines, arch: str) -> bytes:
-    """Machine code of a kernel file for one architecture, such as ``"sm_80"``: see `nvcc_arch`.
+    """Compile a kernel file for one architecture, such as ``"sm_80"``: see `nvcc_arch`.
 
     Raises
     ------
     DeviceError
-        There is no nvcc.
+        nvcc is not installed.
     CompileError
-        The file does not compile; the message shows nvcc's words and the source lines they name.
+        The file does not compile. The message has nvcc's output and the source lines that it names.
     """
     nvcc = require_nvcc("a GPU run compiles its kernels", "; --device emulator needs only g++")
     flags = [*OPTIONS, f"-arch={arch}", *(f"-D{name}={value}" for name, value in defines.items())]
@@ -92,7 +92,7 @@ def build_cubin(source: Path, defines: Defines, arch: str) -> bytes:
 
 
 def explained(messages: str) -> str:
-    """Messages of nvcc, each error with the source line that it names."""
+    """Add the source line that it names to each error of nvcc."""
     lines = []
     for line in messages.strip().splitlines():
         lines.append(line)

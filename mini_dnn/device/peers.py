@@ -1,4 +1,4 @@
-"""Copies from one GPU to another by the driver, without a way through host memory where they are linked."""
+"""Copies from one GPU to another, which avoid host memory if the GPUs are connected."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from mini_dnn.errors import LaunchError
 
 
 def connect(driver: Any, receiver: int, sender: int, its_context: int) -> None:
-    """Let the current context, which is of GPU ``receiver``, reach the memory of GPU ``sender``, if it can.
+    """Let the current context, of GPU ``receiver``, access the memory of GPU ``sender`` if possible.
 
-    Otherwise the driver takes copies through host memory.
+    Otherwise, the driver copies through host memory.
 
     Raises
     ------
     LaunchError
-        The driver fails.
+        A call of the driver failed.
     """
     status, can = driver.cuDeviceCanAccessPeer(receiver, sender)
     if not reason(driver, status) and can:
@@ -28,12 +28,12 @@ def connect(driver: Any, receiver: int, sender: int, its_context: int) -> None:
 
 
 def copy(driver: Any, to: tuple[int, int], of: tuple[int, int], nbytes: int, stream: int) -> None:
-    """Copy bytes to an address and its context from another pair of them, on a stream of the first one.
+    """Copy bytes between two pairs of address and context, on a stream of the first context.
 
     Raises
     ------
     LaunchError
-        The driver refuses.
+        The driver refused the copy.
     """
     (status,) = driver.cuMemcpyPeerAsync(*to, *of, nbytes, stream)
     if failed := reason(driver, status):

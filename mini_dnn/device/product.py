@@ -1,4 +1,4 @@
-"""Matrix products as a device's own library computes them: cuBLAS on a GPU."""
+"""Matrix products that the device's own library computes: cuBLAS on a GPU."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 LAYOUTS = ("nn", "nt", "tn", "tt")
-LARGEST = 2**31 - 1  # of a size: the library takes C's int
-# What it multiplies, and into what: NumPy's names
+LARGEST = 2**31 - 1  # largest size, because the library uses C's int
+# The data types of operands and results that it supports, as NumPy names
 TYPES = {
     "float32": ("float32",),
     "float16": ("float16", "float32"),
@@ -26,15 +26,15 @@ class Product:
     Parameters
     ----------
     m, n, k
-        Rows and columns of c, and terms of each sum.
+        The rows and columns of c, and the number of terms in each sum.
     layout
-        A letter for a and one for b: ``n`` lies row by row; ``t`` is transposed, ``(k,m)`` or ``(n,k)``.
+        A letter for a and one for b: ``n`` is row-major, ``t`` is transposed, ``(k,m)`` or ``(n,k)``.
     batch
-        Products; entries of the batch lie one behind the other.
+        The number of products. The entries of the batch are contiguous.
     alpha, beta
-        Factors. With a ``beta`` of 0, what c held does not matter.
+        Factors. If ``beta`` is 0, the previous content of c does not matter.
     lda, ldb, ldc
-        Elements from one line of an array in memory to the next; 0: there are no gaps.
+        Elements from one line of an array in memory to the next; 0 means that there are no gaps.
     """
 
     m: int
@@ -50,19 +50,19 @@ class Product:
 
     @property
     def lines(self) -> tuple[tuple[int, int, int], ...]:
-        """Of a, b and c: lines in memory, elements of a line, and from one line to the next."""
+        """The number of lines, elements per line, and elements from one line to the next, for a, b and c."""
         a = (self.m, self.k) if self.layout[0] == "n" else (self.k, self.m)
         b = (self.k, self.n) if self.layout[1] == "n" else (self.n, self.k)
         shapes = zip((a, b, (self.m, self.n)), (self.lda, self.ldb, self.ldc), strict=True)
         return tuple((count, length, pitch or length) for (count, length), pitch in shapes)
 
     def limit_for(self, arrays: Mapping[str, Any]) -> str:
-        """What is wrong with buffers ``"a"``, ``"b"`` and ``"c"`` for this product; empty if nothing is.
+        """Return what is wrong with buffers ``"a"``, ``"b"`` and ``"c"``, or an empty string.
 
         Parameters
         ----------
         arrays
-            By these names: anything with a ``shape`` and a ``dtype``.
+            By these names: any objects with a ``shape`` and a ``dtype``.
         """
         sizes = (self.m, self.n, self.k, self.batch, *(pitch for _, _, pitch in self.lines))
         if self.layout not in LAYOUTS or not all(1 <= size <= LARGEST for size in sizes):
@@ -76,7 +76,7 @@ class Product:
         return self.beyond(arrays)
 
     def beyond(self, arrays: Mapping[str, Any]) -> str:
-        """Which buffer is too small for the product; empty if none is."""
+        """Return the buffer that is too small for the product, or an empty string."""
         for (name, array), (count, length, pitch) in zip(arrays.items(), self.lines, strict=True):
             if pitch < length:
                 return f"lines of {name} are {pitch} elements apart, and have {length}"

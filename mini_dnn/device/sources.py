@@ -1,4 +1,4 @@
-"""Which files a variant is made of, and one hash over those of its kernel."""
+"""The files that a variant consists of, and a hash of its kernel's files."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 
 from mini_dnn.paths import PACKAGE
 
-INCLUDE = PACKAGE / "include"  # of the headers that every kernel may include
+INCLUDE = PACKAGE / "include"  # headers that every kernel may include
 HEADERS = (".cuh", ".h")
-# Modules that decide what is launched; the others say what problems, plans and variants are
+# Modules that decide what is launched. The other modules define what problems, plans and variants are.
 PLANS = ("elements", "implicit", "implicit_rows", "residual", "residual_layers")
 HOST_HALVES = ("mini_dnn.quads", *(f"mini_dnn.plans.{name}" for name in PLANS))
 PRAGMA_ONCE = re.compile(r"^\s*#\s*pragma\s+once\b", re.MULTILINE)
@@ -20,9 +20,10 @@ LOCAL_INCLUDE = re.compile(r'^\s*#\s*include\s*(?P<spelled>"(?P<local>[^"]+)"|<(
 
 
 def included(file: Path, line: str) -> Path | None:
-    """The file that a line of ``file`` includes, if it is the kernel's or this project's; else None.
+    """Return the file that a line of ``file`` includes if it is the kernel's or this project's, else None.
 
-    ``#include "..."`` is looked for beside the file, ``#include <mini_dnn/...>`` among the project's headers.
+    ``#include "..."`` is resolved relative to the file, ``#include <mini_dnn/...>`` among the project's
+    headers.
     """
     match = LOCAL_INCLUDE.match(line)
     if match is None:
@@ -32,9 +33,9 @@ def included(file: Path, line: str) -> Path | None:
 
 
 def source_files(source: Path) -> list[Path]:
-    """The kernel file and all files that it includes (see `included`), itself first."""
+    """Return the kernel's file, followed by all files that it includes (see `included`)."""
     files = [source.resolve()]
-    for file in files:  # grows while it is read
+    for file in files:  # the list grows during the loop
         for line in file.read_text(errors="replace").splitlines():
             path = included(file, line)
             if path is not None and path not in files:
@@ -43,34 +44,34 @@ def source_files(source: Path) -> list[Path]:
 
 
 def is_part(file: Path) -> bool:
-    """Whether a file is a part of the one that includes it: a header without ``#pragma once``."""
+    """Whether a file is part of the file that includes it: a header without ``#pragma once``."""
     return file.suffix in HEADERS and not PRAGMA_ONCE.search(file.read_text(errors="replace"))
 
 
 def lines_of(file: Path, within: tuple[Path, ...] = ()) -> Iterator[tuple[Path, str]]:
-    """Lines of a file, with those of its parts in their places (see `is_part`).
+    """Yield the lines of a file, with the lines of its parts in their places (see `is_part`).
 
     Yields
     ------
     Path
-        The file that the line is in.
+        The file that contains the line.
     str
-        The line, with its end.
+        The line, including its end.
     """
-    # Latin-1 takes every byte: nvcc does not ask for UTF-8 in comments either
+    # Latin-1 accepts every byte: nvcc does not require UTF-8 in comments either
     for line in file.read_bytes().decode("latin-1").splitlines(keepends=True):
         path = included(file, line)
         if path is not None and path not in (*within, file) and is_part(path):
             yield from lines_of(path, (*within, file))
-            yield path, "\n"  # whatever the part ends with
+            yield path, "\n"  # in case the part does not end with a newline
         else:
             yield file, line
 
 
 def texts(source: Path) -> list[str]:
-    """The kernel file and all files that it includes, itself first; each with its parts (see `is_part`)."""
+    """Return the texts of the kernel's file and of all files that it includes, each with its parts."""
     files, found = [source.resolve()], []
-    for file in files:  # grows while it is read
+    for file in files:  # the list grows during the loop
         lines = list(lines_of(file))
         found.append("".join(line for _, line in lines))
         for path in (included(origin, line) for origin, line in lines):
@@ -80,9 +81,9 @@ def texts(source: Path) -> list[str]:
 
 
 def python_files(description: Path) -> list[Path]:
-    """A ``variant.py`` and those of `HOST_HALVES` that it, or one of them, imports; itself first."""
+    """Return a ``variant.py`` and the modules of `HOST_HALVES` that it imports, directly or not."""
     files = [description]
-    for file in files:  # grows while it is read
+    for file in files:  # the list grows during the loop
         imported = _imported(file.read_text(encoding="utf-8"))
         halves = [
             PACKAGE.joinpath(*name.split(".")[1:]).with_suffix(".py")
@@ -94,7 +95,7 @@ def python_files(description: Path) -> list[Path]:
 
 
 def _imported(text: str) -> set[str]:
-    """Names of all modules, and of what the text imports from them."""
+    """The names of all imported modules, and of what is imported from them."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
@@ -105,7 +106,7 @@ def _imported(text: str) -> set[str]:
 
 
 def source_hash(source: Path) -> str:
-    """SHA-256 over the kernel's files: two kernels with one hash are the same code."""
+    """SHA-256 over the kernel's files. Kernels with the same hash are the same code."""
     digest = hashlib.sha256()
     for file in source_files(source):
         digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")

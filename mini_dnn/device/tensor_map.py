@@ -1,4 +1,4 @@
-"""What tensor copies (``cp.async.bulk.tensor``) move: boxes of matrices, or pixels that windows see."""
+"""What tensor copies (``cp.async.bulk.tensor``) move: boxes of matrices, or the pixels in windows."""
 
 from __future__ import annotations
 
@@ -6,31 +6,33 @@ from dataclasses import dataclass
 
 ELEMENTS = {"float16": 2, "bfloat16": 2, "float32": 4}  # bytes
 SWIZZLES = (0, 32, 64, 128)
-UNIT = 16  # bytes: what copies move at a time
+UNIT = 16  # bytes, the granularity of copies
 MAX_SIDE, MAX_BOX, MAX_STRIDE = (1 << 31) - 1, 256, 1 << 40  # elements, elements, bytes
-MAX_PIXELS, MAX_STEP, MAX_CORNER = 1024, 8, 127  # of a copy of pixels; from window to window; beside an image
+# Pixels of a copy; step between windows; distance from an image's corner
+MAX_PIXELS, MAX_STEP, MAX_CORNER = 1024, 8, 127
 
 
 @dataclass(frozen=True)
 class MapGeometry:
-    """How a tensor map sees memory; all axes with the innermost last.
+    """How a tensor map views memory. The innermost axis is the last one.
 
     Parameters
     ----------
     dtype
         One of `ELEMENTS`.
     shape
-        Elements along each axis, two axes or three.
+        The number of elements along each of two or three axes.
     strides
-        Elements from one entry of an axis to the next, of all axes but the last, whose elements are side
-        by side.
+        Elements from one entry to the next, for all axes except the last, whose elements are adjacent.
     box
-        Elements along each axis of what one copy moves.
+        The number of elements along each axis that one copy moves.
     swizzle
-        Bytes of shared memory within which the copy exchanges parts of 16 bytes; 0: it does not.
+        The size in bytes of the pattern in which the copy permutes 16-byte parts of shared memory; 0 for no
+        permutation.
     windows
-        R, stride and padding of windows of R x R pixels. Then ``shape`` is (N, H, W, C), and ``box`` is
-        pixels and channels: a copy moves one pixel of each of so many windows. None: a copy moves a box.
+        R, stride and padding of windows of R x R pixels; None if a copy moves a box. With windows, ``shape``
+        is (N, H, W, C), and ``box`` is the number of pixels and channels: a copy moves one pixel of each
+        window.
     """
 
     dtype: str
@@ -42,28 +44,28 @@ class MapGeometry:
 
     @property
     def corners(self) -> tuple[int, int]:
-        """Where the first pixels of windows begin, and end as counted from the image's end."""
+        """Where the first pixels of windows begin, and where they end, counted from the image's end."""
         size, _, padding = self.windows or (1, 1, 0)
         return -padding, padding - size + 1
 
     @property
     def itemsize(self) -> int:
-        """Bytes of an element."""
+        """The size of an element in bytes."""
         return ELEMENTS[self.dtype]
 
     @property
     def pitches(self) -> tuple[int, ...]:
-        """`strides` in bytes."""
+        """The `strides` in bytes."""
         return tuple(stride * self.itemsize for stride in self.strides)
 
     @property
     def nbytes(self) -> int:
-        """Bytes from the first element to the end of the last one."""
+        """The bytes from the first element to the end of the last one."""
         last = sum((side - 1) * pitch for side, pitch in zip(self.shape, self.pitches, strict=False))
         return last + self.shape[-1] * self.itemsize
 
     def fault(self, nbytes: int) -> str:
-        """What a GPU would refuse, or what lies beyond a buffer of so many bytes; empty if all is well."""
+        """Return what a GPU would refuse, or what exceeds a buffer of ``nbytes``, or an empty string."""
         return self._axes_fault() or self._box_fault() or self._stride_fault() or self._reach_fault(nbytes)
 
     def _window_fault(self) -> str:

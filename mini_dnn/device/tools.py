@@ -1,4 +1,4 @@
-"""Find NVIDIA's command-line tools, run them around a program, and explain how they fail."""
+"""Find NVIDIA's command-line tools, run a program under them, and explain their errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mini_dnn.errors import DeviceError, MiniDnnError
 from mini_dnn.paths import ROOT
 
 HOMES = ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")
-USUAL_PLACES = (  # below /
+USUAL_PLACES = (  # relative to /
     "usr/local/cuda/bin",
     "opt/nvidia/nsight-compute/*",
     "opt/nvidia/nsight-systems/*/bin",
@@ -58,13 +58,13 @@ KNOWN_FAILURES = (
         "install the tool that belongs to the driver's CUDA version, or use another machine",
     ),
 )
-CRASHED = 3  # exit status of the workload: a kernel failed while it ran
-SHOWN_LINES = 15  # of a tool's output, in an error
+CRASHED = 3  # exit status of the workload: a kernel failed while running
+SHOWN_LINES = 15  # of a tool's output in an error message
 
 
 @dataclass(frozen=True)
 class Done:
-    """A command that has ended."""
+    """A completed command."""
 
     command: tuple[str, ...]
     status: int
@@ -73,19 +73,19 @@ class Done:
 
 
 def find_tool(name: str) -> Path:
-    """The tool's program: on the path, in the CUDA toolkit, or where NVIDIA's packages put it.
+    """Find a tool: on the path, in the CUDA toolkit, or in the folders of NVIDIA's packages.
 
     Raises
     ------
     DeviceError
-        It is not installed.
+        The tool is not installed.
     """
     on_path = shutil.which(name)
     if on_path:
         return Path(on_path)
     candidates = [Path(os.environ[home], "bin", name) for home in HOMES if os.environ.get(home)]
     for place in USUAL_PLACES:
-        candidates += sorted(Path("/").glob(f"{place}/{name}"), reverse=True)  # the newest version first
+        candidates += sorted(Path("/").glob(f"{place}/{name}"), reverse=True)  # newest version first
     candidates += sorted(Path(sys.prefix).glob(f"lib/python*/site-packages/nvidia/*/bin/{name}"))
     found = next((path for path in candidates if path.is_file()), None)
     if found is not None:
@@ -97,12 +97,12 @@ def find_tool(name: str) -> Path:
 
 
 def run(command: Sequence[str], log: Path | None = None, limit_s: float | None = None) -> Done:
-    """Run a command to its end; its output also goes to ``log``, and it itself to a list beside that.
+    """Run a command to its end. Its output is also written to ``log``, and the command to a list next to it.
 
     Parameters
     ----------
     limit_s
-        End it, and all that it started, after so many seconds.
+        The time in seconds after which the command, and all that it started, is ended.
     """
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "LC_ALL": "C"}
@@ -114,7 +114,7 @@ def run(command: Sequence[str], log: Path | None = None, limit_s: float | None =
             text=True,
             errors="replace",
             env=environment,
-            start_new_session=True,  # a tool starts the program that it watches: they end together
+            start_new_session=True,  # a tool starts the program that it profiles: both must end together
         )
     except OSError as error:
         raise MiniDnnError(
@@ -127,7 +127,7 @@ def run(command: Sequence[str], log: Path | None = None, limit_s: float | None =
         timed_out = True
         os.killpg(process.pid, signal.SIGKILL)
         output, _ = process.communicate()
-    except BaseException:  # Ctrl-C, which reaches this session alone
+    except BaseException:  # such as Ctrl-C, which only this session receives
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         raise
@@ -139,7 +139,7 @@ def run(command: Sequence[str], log: Path | None = None, limit_s: float | None =
 
 
 def failure(tool: str, done: Done, log: Path) -> MiniDnnError:
-    """An error that explains why a tool has ended without its report."""
+    """Return an error that explains why a tool ended without its report."""
     for words, meaning in KNOWN_FAILURES:
         if words in done.output:
             return MiniDnnError(f"{tool} failed ({words}): {meaning}. Its whole output: {log}")

@@ -1,7 +1,7 @@
-"""Arithmetic of a counted kernel: how much of it is in each basic block, from the library's machine code.
+"""The arithmetic of a counted kernel, for each basic block, from the library's machine code.
 
 A basic block begins with a call of ``__sanitizer_cov_trace_pc``, so its instructions are those up to the next
-such call. What a block has times how often lanes run it is what the kernel computes.
+such call. The operations of a block, multiplied by how often lanes run it, are what the kernel computes.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ LINE = re.compile(
     r"^(?: +(?P<at>[0-9a-f]+):\t(?P<word>\w+)(?: +(?P<operands>[^#\n]*?))?(?: *#.*)?|(?P<file>/.*):\d+.*)$",
     re.MULTILINE,
 )
-COMPUTED = "/tf32.h"  # of the emulator's headers, the one whose code a GPU needs as well
+COMPUTED = "/tf32.h"  # the only header of the emulator whose code a GPU also executes
 CALLED = re.compile(r"<(?P<name>\w+)(?:@plt)?>")
-# What g++ writes for one operation of single precision.
+# The instructions of g++ for one operation in single precision.
 SCALAR = re.compile(r"v?(?P<what>fn?m(?:add|sub)(?:132|213|231)|add|sub|mul|div|sqrt)ss")
-# Functions of the C library: what a GPU needs of its unit for special functions, and how many other
-# instructions nvcc 13 writes for sm_90 around that, about, on the path of ordinary arguments.
+# Functions of the C library: the instructions on a GPU's special function unit, and roughly how many other
+# instructions nvcc 13 adds for sm_90, on the path of ordinary arguments.
 SPECIAL = {
     "expf": (1, 7),
     "exp2f": (1, 3),
@@ -37,20 +37,21 @@ SPECIAL = {
     "erff": (1, 20),
     "powf": (2, 50),
 }
-ROUNDED = {"div": 9, "sqrt": 8}  # likewise: they end in Newton's steps, and a test for the other path
-# Integers, comparisons and branches: a GPU has about as many, and some 25 for a division. It has none for
-# jumps between parts of a loop, which nvcc puts in order, for the stack, and for zeros.
+ROUNDED = {"div": 9, "sqrt": 8}  # likewise, including Newton iterations and a test for the slow path
+# Integers, comparisons and branches. A GPU has about as many of them, and about 25 for a division. It has
+# none
+# for jumps between the parts of a loop, which nvcc arranges in order, for the stack, and for zeros.
 OTHER = re.compile(
     r"(?:add|sub|i?mul|sh[lr]|sar|and|or|xor|neg|not|cmp|test)[bwlq]?|lea|cmov\w+|set\w+|j(?!mp)\w+"
 )
-# An address with an index; others are a constant, or an offset that is part of a load.
+# An address with an index. Other addresses are constant, or an offset that is part of a load.
 INDEXED = re.compile(r"\(%\w+,%\w+,\d\)")
-LONG = re.compile(r"%r(?:[a-d]x|[sd]i|[bs]p|\d+)(?![bdw\d])")  # a register of 64 bits
-MEMORY = re.compile(r"\([^)]*\)")  # an address, which says nothing about the operation
-PRODUCT_COUNT = 4  # of a product of 64 bits
+LONG = re.compile(r"%r(?:[a-d]x|[sd]i|[bs]p|\d+)(?![bdw\d])")  # a 64-bit register
+MEMORY = re.compile(r"\([^)]*\)")  # an address, which is no part of the operation
+PRODUCT_COUNT = 4  # for a 64-bit product
 STACK = re.compile(r"(?P<zero>%\w+),(?P=zero)|.*,%rsp")
 HALVES = re.compile(r"v(?:fn?m(?:add|sub)\d+|add|sub|mul|max|min)ps")  # of half2, between conversions
-CONVERSION = re.compile(r"vcvt(?:ph2ps|ps2ph)")  # of a half: a GPU needs none to compute with halves
+CONVERSION = re.compile(r"vcvt(?:ph2ps|ps2ph)")  # to or from half; a GPU computes with halves directly
 DIVISION, DIVISION_COUNT = re.compile(r"i?div[lq]?"), 25
 KINDS = {"add": "fadd", "sub": "fadd", "mul": "fmul", "div": "special", "sqrt": "special"}
 
@@ -60,27 +61,28 @@ class Operation:
     """One operation in the machine code."""
 
     at: int  # its address
-    block: int  # the pc of its basic block, as `CountedLaunch.totals` has it
-    kind: str  # "ffma", "fadd", "fmul", "special", or "other": instructions that are no access either
+    block: int  # the pc of its basic block, as in `CountedLaunch.totals`
+    kind: str  # "ffma", "fadd", "fmul", "special", or "other": instructions other than accesses
     count: int = 1
 
 
 @cache
 def operations(library: Path) -> tuple[Operation, ...]:
-    """All operations of single precision in the kernels of a library that was built for counted mode.
+    """Return all single-precision operations in the kernels of a library that was built for counted mode.
 
-    Additions and subtractions are one kind; divisions, square roots and functions such as expf are
-    "special". Work on halves and in tensor cores is not among them. "other" is an estimate of how many
-    instructions a GPU needs beside; of the emulator's own headers it has those for halves alone.
+    Additions and subtractions are one kind. Divisions, square roots and functions such as expf are "special".
+    Arithmetic on halves and in tensor cores is not included. "other" estimates how many further instructions
+    a
+    GPU needs. Of the emulator's own headers, it only includes those for halves.
     """
     text = _output(_tool("objdump"), "-dl", "--no-show-raw-insn", "-j", ".text", str(library))
     starts: list[int] = []
     conversions: list[tuple[int, str, int]] = []
     computes = False  # with halves
     found: list[tuple[int, str, int]] = []
-    waiting = False  # for the address behind a call, which is what the counters know
-    known: set[str] = set()  # addresses of this block: a load has an offset of its own
-    own = False  # whether it is the emulator's code, which a GPU has instructions for
+    waiting = False  # for the address after a call, which is the pc of the counters
+    known: set[str] = set()  # addresses in this block: a load has a constant offset
+    own = False  # whether it is the emulator's code without a counterpart on a GPU
     for line in LINE.finditer(text):
         if line["file"]:
             own = line["file"].startswith(str(INCLUDE)) and not line["file"].endswith(COMPUTED)
@@ -93,7 +95,7 @@ def operations(library: Path) -> tuple[Operation, ...]:
             name = CALLED.search(operands)
             if name and name["name"] == BLOCK:
                 waiting = True
-                known &= known if own else set()  # a block within a product of halves is none of a GPU
+                known &= known if own else set()  # a block within a product of halves does not exist on a GPU
             elif name and name["name"] in SPECIAL:
                 found += zip((at, at), ("special", "other"), SPECIAL[name["name"]], strict=True)
         elif scalar := SCALAR.fullmatch(word):
@@ -127,7 +129,7 @@ def _is_other(word: str, operands: str, known: set[str]) -> bool:
 
 
 def _parts(word: str, operands: str) -> int:
-    """How many instructions a GPU needs for an integer operation: it computes in 32 bits."""
+    """Return how many instructions an integer operation needs on a GPU, which computes in 32 bits."""
     result = operands if word.startswith(("cmp", "test")) else operands.rpartition(",")[2]
     if word.startswith(("lea", "j", "set")) or not LONG.search(MEMORY.sub("", result)):
         return 1  # an address is a 32-bit product added to 64 bits: one instruction
@@ -135,7 +137,7 @@ def _parts(word: str, operands: str) -> int:
 
 
 def by_kind(library: Path) -> dict[int, Counter[str]]:
-    """How many operations of each kind a basic block has, by its pc."""
+    """Count the operations of each kind in each basic block, by its pc."""
     found: dict[int, Counter[str]] = {}
     for operation in operations(library):
         found.setdefault(operation.block, Counter())[operation.kind] += operation.count

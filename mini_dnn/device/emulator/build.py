@@ -1,4 +1,4 @@
-"""Compile kernel files with g++; cached by all that goes into them."""
+"""Compile kernel files with g++. A cache keeps the results."""
 
 from __future__ import annotations
 
@@ -30,21 +30,23 @@ from mini_dnn.device.sources import source_hash
 from mini_dnn.errors import CompileError, DeviceError, SharedMemoryError
 from mini_dnn.progress import busy
 
-MAX_SHARED_BYTES = 227 * 1024  # a block's, on sm_90: CUDA C++ Programming Guide, technical specifications
+MAX_SHARED_BYTES = 227 * 1024  # per block, on sm_90: CUDA C++ Programming Guide, technical specifications
 MAX_STATIC_SHARED_BYTES = 48 * 1024  # nvcc and the driver refuse more
-# As thread_local g++ would reach it through a function that it makes, with counters in it like a kernel, and
-# workers of a cluster ask for it before they have counters.
+# If it were thread_local, g++ would access it through a generated function, which would contain counters like
+# a
+# kernel, and workers of a cluster need it before they have counters.
 DYNAMIC_BYTES = 'extern __thread char emulator_dynamic_bytes[] asm("emulator_dynamic_shared");'
 IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 
-# By these a kernel could tell how hard the compiler tries, and so one mode from the other. A copy by its
-# builtin name would be compiled in place, where no hook of checked mode sees it.
+# With these, a kernel could find out the optimisation level, and thereby the mode. A copy under its builtin
+# name
+# would be compiled inline, where no hook of checked mode sees it.
 BLIND = (
     *(f"#define __builtin_{name} {name}" for name in COPIES),
     "#define __builtin_constant_p(...) 0",
     "#define __builtin_object_size(...) ((size_t)-1)",
     "#define __builtin_dynamic_object_size(...) ((size_t)-1)",
-    "#undef EMULATOR_CHECKED",  # what is checked, and counted, is what runs elsewhere
+    "#undef EMULATOR_CHECKED",  # the checked and counted code is the code that runs elsewhere
     "#undef EMULATOR_COUNTED",
     "#undef __SANITIZE_THREAD__",
 )
@@ -53,12 +55,12 @@ BLIND = (
 def build_kernels(
     source: Path, defines: Defines, compiler: Compiler, runtime: Path, checked: bool = False
 ) -> Path:
-    """The library with the kernels of a file.
+    """Build the library with the kernels of a file.
 
     Raises
     ------
     CompileError
-        The file is missing or does not compile; the message has g++'s words, file and line.
+        The file is missing or does not compile. The message has g++'s output with file and line.
     """
     target = _library(source, defines, compiler, runtime, checked)
 
@@ -72,9 +74,9 @@ def build_kernels(
 def build_ahead(
     source: Path, defines: Sequence[Defines], compiler: Compiler, runtime: Path, checked: bool
 ) -> None:
-    """Make the libraries of a file with each of these definitions, a compiler a core.
+    """Build the libraries of a file for each of these definitions, with one compiler process per core.
 
-    What does not compile is left for `build_kernels` to tell.
+    Compilation errors are left to `build_kernels`.
     """
     different = {tuple(sorted(each.items())): each for each in defines}.values()
 
@@ -91,14 +93,14 @@ def build_ahead(
 
 
 def _library(source: Path, defines: Defines, compiler: Compiler, runtime: Path, checked: bool) -> Path:
-    """Where the library lies, or will: named by all that goes into it."""
+    """The path of the library, whose name depends on everything that goes into it."""
     if not source.is_file():
         raise CompileError(f"there is no kernel file {source}")
     for name in defines:
         if not IDENTIFIER.fullmatch(name):
             raise CompileError(f"{source}: {name!r} cannot be defined: it is not a C identifier")
     settings = [f"{name}={value}" for name, value in sorted(defines.items())]
-    # findings name files, which the debug information knows by where they lay
+    # Findings name files, and the debug information has their paths
     checks = [*compiler.checked_flags, *CHECKED_LINK_FLAGS, *STORES_LINK_FLAGS, str(source.resolve())]
     checks += [
         header_folder(compiler, runtime, checked).name,
@@ -121,7 +123,7 @@ def _library(source: Path, defines: Defines, compiler: Compiler, runtime: Path, 
 
 
 def _compile(source: Path, defines: Defines, compiler: Compiler, runtime: Path, checked: bool) -> bytes:
-    """Two passes: the preprocessor alone, to find the kernels; then the file, with their descriptions."""
+    """Run two passes: the preprocessor, to find the kernels, then the compiler, with their descriptions."""
     may_compile(source)
     path = source.resolve()
     with work() as folder:
@@ -134,7 +136,7 @@ def _compile(source: Path, defines: Defines, compiler: Compiler, runtime: Path, 
             if found.late_alignas:
                 lines.insert(1, "#define alignas(...) __attribute__((aligned(__VA_ARGS__)))")
             wrapper.write_text("\n".join([*lines, *_descriptions(found, checked or compiler.counted)]) + "\n")
-            # the second pass alone, as the first one leaves CUDA's qualifiers as they are
+            # Only the second pass, because the first one leaves CUDA's qualifiers as they are
             flags.insert(0, f"-isystem{header_folder(compiler, runtime, checked)}")
             build = build_checked if checked else build_counted if compiler.counted else _build
             done = build(compiler, flags, wrapper, runtime, made)
@@ -148,23 +150,23 @@ def _compile(source: Path, defines: Defines, compiler: Compiler, runtime: Path, 
 
 
 def preprocessed(source: Path, defines: Defines, compiler: Compiler, checked: bool) -> str:
-    """A kernel file as the compiler sees it, with line markers.
+    """Return a kernel file as the compiler sees it, with line markers.
 
     Raises
     ------
     CompileError
-        It cannot be read to its end.
+        The file cannot be preprocessed completely.
     """
     return _preprocess(source, defines, compiler, checked)
 
 
 def words_of(source: Path, defines: Defines, compiler: Compiler) -> str:
-    """A kernel file after its macros, in which CUDA's qualifiers are still words; with line markers.
+    """Return a kernel file after macro expansion, with CUDA's qualifiers as words, and with line markers.
 
     Raises
     ------
     CompileError
-        It cannot be read to its end.
+        The file cannot be preprocessed completely.
     """
     return _preprocess(source, defines, compiler, False, "-DEMULATOR_SCAN", "-DEMULATOR_WORDS")
 
@@ -181,15 +183,15 @@ def _preprocess(source: Path, defines: Defines, compiler: Compiler, checked: boo
 
 
 def _lines(path: Path, defines: Defines) -> list[str]:
-    """The file that is compiled, of which the kernel file is a part."""
-    # After emulator.h, so that a define such as N=100 does not reach into the emulator's headers.
+    """The lines of the file that is compiled, which includes the kernel's file."""
+    # After emulator.h, so that a definition such as N=100 does not affect the emulator's headers.
     lines = ["#include <emulator.h>", *(f"#define {name} {value}" for name, value in defines.items())]
     lines[1:1] = BLIND
     return [*lines, f'#include "{path}"']
 
 
 def _flags(path: Path, compiler: Compiler, checked: bool) -> list[str]:
-    # its own folder for "..." alone: <emulator.h> is ours
+    # Its folder is only searched for "...": <emulator.h> is ours
     include = [f"-isystem{INCLUDE}", f"-I{PROJECT_INCLUDE}", f"-iquote{path.parent}"]
     include.append(f"-ffile-prefix-map={path.parent}/=")
     return [*compiler.kernel_flags, *(compiler.checked_flags if checked else ()), *include]
@@ -202,17 +204,20 @@ def _build(
 
 
 def _check_static_shared(source: Path, found: Scan, library: Path) -> None:
-    """Refuse what nvcc would: a kernel's arrays are the thread-local symbols that are named after it."""
+    """Raise an error if there is too much static shared memory, as nvcc would.
+
+    A kernel's arrays are the thread-local symbols that are named after it.
+    """
     readelf = shutil.which("readelf")
-    if readelf is None:  # it comes with g++ nearly everywhere, and without it only this check is lost
+    if readelf is None:  # it nearly always comes with g++; without it, only this check is skipped
         return
     done = subprocess.run([readelf, "-sW", str(library)], capture_output=True, text=True, check=False)
     for name in found.kernels:
-        # of a file's one kernel are those of the functions that it calls, too, and those of the file
+        # If there is only one kernel, all arrays in the file and in the functions that it calls belong to it
         alone = len(found.kernels) + len(found.other_kernels) == 1
         of = r"(?!_ZGV|_ZTH|__tls|_ZL20emulator_|emulator_)" if alone else f"_ZZ{len(name)}{name}E"
         sizes = re.findall(rf"\s(0x[0-9a-f]+|\d+)\s+TLS\s.*\s{of}\S+$", done.stdout, re.MULTILINE)
-        nbytes = sum(int(size, 0) for size in sizes)  # readelf prints those from 100,000 on in hexadecimal
+        nbytes = sum(int(size, 0) for size in sizes)  # readelf prints sizes from 100,000 on in hexadecimal
         if nbytes > MAX_STATIC_SHARED_BYTES:
             raise SharedMemoryError(
                 f"{source}: kernel {name} has {nbytes} bytes of static shared memory; CUDA allows "
@@ -223,16 +228,17 @@ def _check_static_shared(source: Path, found: Scan, library: Path) -> None:
 
 
 def _descriptions(found: Scan, seen: bool) -> list[str]:
-    """C++ that tells the host what the file holds."""
-    # With its functions inside, as nvcc has them, a kernel shows which array of a thread a pointer is of. The
-    # kernel file must not see that: its words are the same in both modes.
+    """C++ code that describes the file's contents to the host."""
+    # With inlined functions, as in nvcc, it is visible which array of a thread a pointer refers to. The
+    # kernel file
+    # must not notice that: its text is the same in both modes.
     whole = [f"__attribute__((flatten)) decltype({name}) {name};" for name in found.kernels if seen]
     kernels = [f'emulator_kernel<&{name}>("{name}")' for name in found.kernels]
     kernels += [f'emulator_kernel_without_c_linkage("{name}")' for name in found.other_kernels]
     shared = "nullptr"
     lines = []
     if found.dynamic_shared:
-        # All arrays of this kind are one memory, as in CUDA. Their types differ: the assembler names them.
+        # As in CUDA, all arrays of this kind are one memory. Their types differ, so the assembler names them.
         names = "".join(f".globl {n}\\n.hidden {n}\\n{n}:\\n" for n in found.dynamic_shared)
         lines = [
             f'asm(".pushsection .tbss,\\"awT\\",%nobits\\n.balign 1024\\n{names}emulator_dynamic_shared:\\n'
@@ -245,7 +251,7 @@ def _descriptions(found: Scan, seen: bool) -> list[str]:
     return [
         *whole,
         *lines,
-        # where the shared arrays of a thread lie
+        # The location of the shared arrays of a thread
         "static thread_local char emulator_anchor_byte;",
         'extern "C" __attribute__((visibility("default"))) EMULATOR_NOT_CHECKED char* emulator_anchor() '
         "{ return &emulator_anchor_byte; }",

@@ -1,8 +1,9 @@
-"""Checked mode: the emulator as a teacher, which names the first wrong access of a launch.
+"""Checked mode: the emulator stops a launch at the first wrong access and explains it.
 
-The kernel is compiled so that each access of memory becomes a call of ``runtime/checked/hooks.cpp``: it
-knows the bounds of all arrays, who wrote them last, and which barriers came between. One worker runs the
-blocks one after the other, so a finding is the same in each run.
+The kernel is compiled so that each memory access calls a hook in ``runtime/checked/hooks.cpp``. The hooks
+know the
+bounds of all arrays, who wrote them last, and which barriers came in between. One worker runs the blocks one
+after the other, so each run reports the same finding.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ from mini_dnn.device.emulator.symbols import Symbols, read_symbols, source_lines
 from mini_dnn.device.finding import Finding, Party, Place
 from mini_dnn.errors import DeviceError, LaunchError
 
-STEP_LIMIT = 50_000_000  # a second or two; blocks at the shapes of a check make a thousandth of it
-SECONDS_WITHOUT_STEP = 2  # of processor time, which a loaded machine does not use up
+STEP_LIMIT = 50_000_000  # takes a second or two; blocks at the shapes of a check take a thousandth of it
+SECONDS_WITHOUT_STEP = 2  # of CPU time, which does not depend on the load of the machine
 
 
 class KernelError(LaunchError):
-    """A launch that checked mode ended, with what it found."""
+    """A launch that checked mode ended, with the finding."""
 
     def __init__(self, finding: Finding) -> None:
         super().__init__(f"{finding.kind}: {finding.what}")
@@ -52,18 +53,18 @@ class CheckedEmulator(EmulatorDevice):
     Parameters
     ----------
     limit
-        How many accesses of memory and arrivals at barriers a block may make before it counts as endless.
+        The number of memory accesses and barrier arrivals after which a block counts as endless.
     ucontext
-        As of `EmulatorDevice`.
+        See `EmulatorDevice`.
 
     Raises
     ------
     DeviceError
-        There is no compiler, or no binutils.
+        There is no compiler, or binutils are missing.
     """
 
     checked = True
-    judged_only = False  # run no library that the grader has not judged
+    judged_only = False  # whether to run only libraries that the grader has checked
 
     def __init__(self, limit: int = STEP_LIMIT, *, ucontext: bool = False) -> None:
         super().__init__(threads=1, ucontext=ucontext)
@@ -87,18 +88,18 @@ class CheckedEmulator(EmulatorDevice):
         self._lib.emulator_limit_steps(limit)
         self._lib.emulator_steps.restype = ctypes.c_uint64
         self._limit = limit
-        self._progress = 0, 0.0  # steps that were seen, and the processor time at which they changed
+        self._progress = 0, 0.0  # the last number of steps, and the CPU time at which it changed
         self.set_schedule(0, 0)  # the library outlives a device
         self._lib.emulator_base.restype = ctypes.c_uint64
         self._lib.emulator_base.argtypes = [ctypes.c_void_p]
         self._symbols: dict[Path, Symbols] = {}
         self._judged: dict[Path, Judged | None] = {}
-        self._variables: dict[int, tuple[str, int]] = {}  # by address: name and bytes
+        self._variables: dict[int, tuple[str, int]] = {}  # name and bytes, by address
         self.axes: Mapping[str, str] = {}  # letters of each buffer's axes, for messages
-        self.undefined: list[Finding] = []  # shuffles from lanes that were not there, by their calls
+        self.undefined: list[Finding] = []  # shuffles from absent lanes, by their calls
         self.forget_undefined()
         self._launch: tuple[tuple[int, ...], tuple[int, ...], int] = ((), (), 0)
-        self._last: int | None = None  # the stream of the last launch, if nothing came after it
+        self._last: int | None = None  # the stream of the last launch, if nothing followed it
         self.description += ", checked"
 
     def compile(self, source: Path, defines: Defines) -> EmulatorModule:
@@ -120,7 +121,7 @@ class CheckedEmulator(EmulatorDevice):
     def empty(
         self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32, fill: bool = True
     ) -> EmulatorBuffer:
-        """Allocate a buffer that kernels must write before they read it."""
+        """Allocate a buffer that kernels must write before reading it."""
         if self._sample:
             return self._sparse(name, shape, np.dtype(dtype))
         buffer = super().empty(name, shape, dtype, fill)
@@ -129,7 +130,7 @@ class CheckedEmulator(EmulatorDevice):
         return buffer
 
     def fill(self, buffer: Buffer) -> None:
-        """Fill a buffer with bytes 0xFF: nobody has written it."""
+        """Fill a buffer with bytes 0xFF. It counts as unwritten."""
         super().fill(buffer)
         self._wrote(buffer, known=False)
 
@@ -139,22 +140,22 @@ class CheckedEmulator(EmulatorDevice):
         self._wrote(buffer)
 
     def copy(self, target: Buffer, source: Buffer, stream: int = 0) -> None:
-        """Copy all of ``source`` to the front of ``target``."""
+        """Copy all of ``source`` to the beginning of ``target``."""
         super().copy(target, source, stream)
         self._wrote(target)
 
     def copy_out(self, buffer: Buffer, out: np.ndarray, stream: int = 0, wait: bool = True) -> None:
-        """Copy a buffer to a host array; the next launch does not begin before it is over."""
+        """Copy a buffer to a host array. The next launch begins after the copy is complete."""
         super().copy_out(buffer, out, stream, wait)
         self._last = None
 
     def wait(self, event: Any, stream: int) -> None:
-        """Let the next launch wait for all before it."""
+        """Order the next launch after all earlier ones."""
         super().wait(event, stream)
         self._last = None
 
     def synchronize(self, stream: int | None = None) -> None:
-        """Let the next launch wait for all before it."""
+        """Order the next launch after all earlier ones."""
         super().synchronize(stream)
         self._last = None
 
@@ -170,12 +171,12 @@ class CheckedEmulator(EmulatorDevice):
         cluster: Sizes = ALONE,
         early: bool = False,
     ) -> None:
-        """Run a kernel to its end, or to the first finding.
+        """Run a kernel to its end, or until the first finding.
 
         Raises
         ------
         KernelError
-            With the finding.
+            There is a finding.
         """
         assert isinstance(module, EmulatorModule), "it is this device's"
         symbols, base = self._symbols[module.path], self._base(module)
@@ -207,17 +208,20 @@ class CheckedEmulator(EmulatorDevice):
             self.undefined.append(explain_warp(text, module.source, kernel, me))
 
     def forget_undefined(self) -> None:
-        """Forget which shuffles have left a value undefined: a mistake if results depend on it."""
+        """Forget which shuffles left a value undefined.
+
+        That is a mistake only if results depend on the value.
+        """
         self._lib.emulator_forget_undefined()
         self.undefined.clear()
 
     def vary_undefined(self, which: int) -> None:
-        """Let each order have another value of one of those shuffles, and one of the others; -1: of all."""
+        """Vary the value of one undefined shuffle, or of all with -1, from order to order."""
         self._lib.emulator_vary_undefined(which)
 
     @contextmanager
     def zeros(self) -> Iterator[None]:
-        """Compile kernels so that variables of a thread that nobody sets are zero, not any number."""
+        """Compile kernels so that uninitialised variables of a thread are zero instead of arbitrary."""
         before = self._compiler
         self._compiler = replace(before, fill="zero")
         try:
@@ -227,12 +231,12 @@ class CheckedEmulator(EmulatorDevice):
 
     @contextmanager
     def sample(self, blocks: int, limit: int) -> Iterator[None]:
-        """Run so many blocks of each launch, the last ones too; buffers take memory where they are touched.
+        """Run only ``blocks`` blocks of each launch, including the last ones, with sparse buffers.
 
         Parameters
         ----------
         limit
-            Steps of a block; see `CheckedEmulator`.
+            The largest number of steps of a block; see `CheckedEmulator`.
         """
         self._sample = blocks
         self._lib.emulator_sample(blocks)
@@ -251,7 +255,7 @@ class CheckedEmulator(EmulatorDevice):
         return buffer
 
     def set_schedule(self, schedule: int, seed: int) -> None:
-        """Choose the order in which blocks and threads run from here on: 0 forward, 1 reverse, 2 random."""
+        """Choose the order in which blocks and threads run from now on: 0 forward, 1 reverse, 2 random."""
         self._lib.emulator_schedule(schedule, seed)
 
     def _base(self, module: EmulatorModule) -> int:
@@ -263,7 +267,7 @@ class CheckedEmulator(EmulatorDevice):
         self._last = None
 
     def _hangs(self) -> bool:
-        """Whether nothing but computing has been done for long: a loop that does not even use memory."""
+        """Whether the kernel has only computed for a long time: a loop that does not even access memory."""
         steps, now = self._lib.emulator_steps(), time.process_time()
         if steps != self._progress[0]:
             self._progress = steps, now
@@ -285,7 +289,7 @@ class CheckedEmulator(EmulatorDevice):
         found = CFinding()
         self._lib.emulator_finding(ctypes.byref(found))
         if kind != FailureKind.FINDING:
-            pc = failure.pc - self._base(module) + 1  # one on, as return addresses are
+            pc = failure.pc - self._base(module) + 1  # one byte further, like return addresses
             in_kernel = 0 < pc <= self._symbols[module.path].data[0]
             (own,) = source_lines(module.path, [pc if in_kernel else found.own.pc])
             text = str(super()._failed(what, failure, module, kernel)).removeprefix(f"{what}: ")

@@ -1,4 +1,4 @@
-"""What the runtime of checked mode has found, as a finding with names, places and shapes."""
+"""Convert findings of the checked runtime to findings with names, places and shapes."""
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ DETAILS = (  # Detail in runtime/checked/shadow.h
 
 @dataclass(frozen=True)
 class FailedLaunch:
-    """A launch that the runtime has ended, and what its numbers and addresses mean.
+    """A launch that the runtime ended, with the meaning of its numbers and addresses.
 
     Parameters
     ----------
     buffer_at
-        The buffer that lies at an address.
+        Returns the buffer at an address.
     variables
-        Variables of kernel files by address: name and bytes.
+        Variables of kernel files by address: name and size in bytes.
     axes
-        Letters of each buffer's axes.
+        Letters for each buffer's axes.
     """
 
     module: EmulatorModule
@@ -75,7 +75,7 @@ class FailedLaunch:
     axes: Mapping[str, str]
 
     def finding(self, found: CFinding) -> Finding:
-        """The finding in words."""
+        """Put the finding into words."""
         own, other = source_lines(self.module.path, [found.own.pc, found.other.pc])
         fault = Fault(
             kind=KINDS[found.kind],
@@ -133,7 +133,7 @@ class FailedLaunch:
 
 
 def with_places(text: str, library: Path) -> str:
-    """A text of the runtime with file and line for each ``@`` and address."""
+    """Replace each ``@`` followed by an address in a text of the runtime with file and line."""
     found = re.findall(r"@([0-9a-f]+)", text)
     places = dict(zip(found, source_lines(library, [int(pc, 16) for pc in found]), strict=True))
     return re.sub(r"@([0-9a-f]+)", lambda m: f"({Path(places[m[1]][0]).name}:{places[m[1]][1]})", text)

@@ -1,4 +1,4 @@
-"""The structures of ``runtime/checked/shadow.h`` as Python sees them."""
+"""The structures of ``runtime/checked/shadow.h`` for ctypes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class CParty(ctypes.Structure):
 
 
 class CFinding(ctypes.Structure):
-    """What was found."""
+    """A finding of the runtime."""
 
     _fields_ = [
         ("kind", ctypes.c_int),
@@ -46,13 +46,13 @@ class CSharedArray(ctypes.Structure):
 
 
 class CEntry(ctypes.Structure):
-    """A function that may be called by a pointer."""
+    """A function that may be called through a pointer."""
 
     _fields_ = [("at", ctypes.c_uint64), ("returned", ctypes.c_uint64)]
 
 
 class CKept(ctypes.Structure):
-    """A place on the stack that nobody may change while a function runs."""
+    """A place on the stack that must not change while a function runs."""
 
     _fields_ = [
         ("start", ctypes.c_uint64),

@@ -1,4 +1,4 @@
-"""Checked mode for plans with several streams, and for plans that run more than once on the same memory."""
+"""Checked mode for plans with several streams, and for plans that run repeatedly on the same memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mini_dnn.errors import LaunchError
 
 
 class StreamClash(LaunchError):
-    """Two streams met at one element of an array."""
+    """Two streams conflict at one element of an array."""
 
     def __init__(self, clash: Clash, array: Target) -> None:
         super().__init__(f"work on two streams meets at {array.index(clash.offset)}, and nothing orders it")
@@ -30,9 +30,9 @@ class StreamClash(LaunchError):
 
 
 class StreamEmulator(CheckedEmulator):
-    """Checked mode that also follows what each stream does, where it is asked to.
+    """Checked mode that can also track what each stream does.
 
-    Work is done when it is given, as ever: whatever order streams may run in, this is one that they may take.
+    Work still runs as soon as it is issued, which is one of the possible orders of the streams.
     """
 
     def __init__(self, limit: int = STEP_LIMIT, *, ucontext: bool = False) -> None:
@@ -42,20 +42,20 @@ class StreamEmulator(CheckedEmulator):
         self._lib.emulator_now.restype = ctypes.c_uint32
         self._lib.emulator_forget.argtypes = [ctypes.c_uint32]
         self.order: StreamOrder | None = None
-        self._buffers: dict[int, tuple[Target, int]] = {}  # by address, with their bytes
+        self._buffers: dict[int, tuple[Target, int]] = {}  # with their size in bytes, by address
 
     def follow_streams(self, follow: bool) -> StreamOrder | None:
-        """Whether to follow streams, from here on; what is known of them so far is forgotten."""
+        """Turn the tracking of streams on or off. Earlier information about streams is forgotten."""
         self.order = StreamOrder() if follow else None
         self._buffers.clear()
         return self.order
 
     def words(self, source: Path, defines: Defines) -> str:
-        """A kernel file after its macros, with CUDA's qualifiers as words and line markers."""
+        """Return a kernel file after macro expansion, with CUDA's qualifiers and with line markers."""
         return words_of(source, defines, self._compiler)
 
     def variable_bytes(self, module: Module) -> dict[str, int]:
-        """The ``__constant__`` and ``__device__`` variables of a compiled file, with their sizes."""
+        """Return the sizes of the ``__constant__`` and ``__device__`` variables of a compiled file."""
         assert isinstance(module, EmulatorModule), "it is this device's"
         return {variable.name: variable.nbytes for variable in self._symbols[module.path].variables}
 
@@ -64,13 +64,13 @@ class StreamEmulator(CheckedEmulator):
         return int(self._lib.emulator_now())
 
     def forget_since(self, time: int) -> None:
-        """What kernels have written since then counts as written by nobody, in variables too."""
+        """Treat what kernels have written since then as unwritten, including variables."""
         self._lib.emulator_forget(time)
 
     def empty(
         self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32, fill: bool = True
     ) -> EmulatorBuffer:
-        """Allocate a buffer that kernels must write before they read it."""
+        """Allocate a buffer that kernels must write before reading it."""
         buffer = super().empty(name, shape, dtype, fill)
         if self.order and buffer.address:
             size = buffer.dtype.itemsize
@@ -79,7 +79,7 @@ class StreamEmulator(CheckedEmulator):
         return buffer
 
     def fill(self, buffer: Buffer) -> None:
-        """Fill a buffer with bytes 0xFF; it is over when this returns."""
+        """Fill a buffer with bytes 0xFF, synchronously."""
         super().fill(buffer)
         if self.order:
             self.order.wait_on_host()
@@ -97,7 +97,7 @@ class StreamEmulator(CheckedEmulator):
             self.order.wait_on_host(stream)
 
     def copy(self, target: Buffer, source: Buffer, stream: int = 0) -> None:
-        """Copy all of ``source`` to the front of ``target``."""
+        """Copy all of ``source`` to the beginning of ``target``."""
         super().copy(target, source, stream)
         if self.order is None:
             return
@@ -117,7 +117,7 @@ class StreamEmulator(CheckedEmulator):
         cluster: Sizes = ALONE,
         early: bool = False,
     ) -> None:
-        """Run a kernel to its end, or to the first finding; see which elements it has used."""
+        """Run a kernel to its end or until the first finding, and track the elements that it uses."""
         work = self.order.begin("launch", kernel, stream) if self.order else None
         super().launch(module, kernel, grid, block, args, shared_bytes, stream, cluster, early)
         if self.order is None or work is None:
@@ -133,18 +133,18 @@ class StreamEmulator(CheckedEmulator):
                 self._look(self.order.touch(work, address, touched), array)
 
     def record(self, stream: int = 0) -> Any:
-        """How far a stream has come."""
+        """Record how far a stream has come."""
         super().record(stream)
         return self.order.record(stream) if self.order else None
 
     def wait(self, event: Any, stream: int) -> None:
-        """What the stream is given from here on comes after the event."""
+        """Order later work on the stream after the event."""
         super().wait(event, stream)
         if self.order and event is not None:
             self.order.wait(event, stream)
 
     def synchronize(self, stream: int | None = None) -> None:
-        """The host waits."""
+        """Let the host wait."""
         super().synchronize(stream)
         if self.order:
             self.order.wait_on_host(stream)
@@ -176,7 +176,7 @@ class StreamEmulator(CheckedEmulator):
             self._look(clash, self._buffers[base][0])
 
     def _buffer_of(self, address: int) -> int:
-        """Where the buffer or variable begins that holds an address; 0: it is none that is followed."""
+        """Return the start of the tracked buffer or variable that contains an address; 0 if there is none."""
         return next((at for at, (_, size) in self._buffers.items() if at <= address < at + size), 0)
 
     def _look(self, clash: Clash | None, array: Target) -> None:
@@ -185,5 +185,5 @@ class StreamEmulator(CheckedEmulator):
 
 
 def _unit(itemsize: int) -> int:
-    """Bytes of a piece: as checked mode has them."""
+    """The bytes of a piece, the same as in checked mode."""
     return itemsize if itemsize < 4 else 4

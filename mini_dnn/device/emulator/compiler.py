@@ -1,4 +1,4 @@
-"""The C++ compiler: which one, its flags, and what its output depends on."""
+"""The C++ compiler: which one is used, its flags, and what its output depends on."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from pathlib import Path
 
 from mini_dnn.errors import DeviceError
 
-OLDEST = {"g++": 11, "clang++": 16}  # with C++20's source_location
-# Of one function of a kernel. A thread's stack has 64 KB (runtime/worker.h); printf needs some of it.
+OLDEST = {"g++": 11, "clang++": 16}  # these support C++20's source_location
+# For one function of a kernel. A thread's stack has 64 KB (runtime/worker.h), of which printf needs some.
 MAX_FRAME_BYTES = 48 * 1024
 
 COMMON = ("-std=c++20", "-O3", "-march=native", "-fPIC", "-U_FORTIFY_SOURCE", "-fvisibility=hidden")
 RUNTIME_FLAGS = (*COMMON, "-pthread")
 RUNTIME_LINK_FLAGS = ("-shared",)
-# Two modules may hold inline functions of one name with different tile sizes: none may replace another.
-# What kernels take from the heap is theirs alone: runtime/heap.cpp.
+# Two modules may have inline functions of the same name with different tile sizes: neither may replace the
+# other.
+# Kernels have their own heap: runtime/heap.cpp.
 HEAP = ("malloc", "free", *(f"_Zn{kind}m{end}" for kind in "wa" for end in ("", "St11align_val_t")))
 HEAP += tuple(
     f"_Zd{kind}Pv{end}" for kind in "la" for end in ("", "m", "St11align_val_t", "mSt11align_val_t")
@@ -29,68 +30,75 @@ HEAP += tuple(
 LINK_FLAGS = ("-shared", "-Wl,-Bsymbolic", "-Wl,-z,defs", *(f"-Wl,--wrap={name}" for name in HEAP))
 KERNEL_FLAGS = (
     *COMMON,
-    "-ffp-contract=fast",  # nvcc, too, makes a * b + c one fused multiply-add
+    "-ffp-contract=fast",  # like nvcc, make a * b + c one fused multiply-add
     "-fno-math-errno",
     "-fno-trapping-math",
     "-fno-strict-aliasing",  # kernels load float4 from float arrays
     "-fno-semantic-interposition",
-    "-fno-stack-protector",  # a default of Ubuntu, with which an overflow ends the process
+    "-fno-stack-protector",  # Ubuntu enables it by default; with it, an overflow would end the process
     "-fno-stack-clash-protection",
     "-fdiagnostics-color=never",
 )
 GCC_FLAGS = (
-    "-fno-unswitch-loops",  # doubles the time for kernels with long unrolled loops, and gains nothing in any
-    "--param=avoid-fma-max-bits=0",  # on AMD, GCC does not fuse a * b + c in sums unless told to
+    # It doubles the compile time for kernels with long unrolled loops, and gains nothing
+    "-fno-unswitch-loops",
+    "--param=avoid-fma-max-bits=0",  # without it, GCC does not fuse a * b + c in sums on AMD
     "-fno-extern-tls-init",  # shared arrays have no constructors
-    "-fno-gnu-unique",  # a shared array of an inline function is the library's own
+    "-fno-gnu-unique",  # a shared array of an inline function belongs to its library
     f"-Werror=frame-larger-than={MAX_FRAME_BYTES}",
     "-fmax-errors=8",
 )
-# Checked mode: each access becomes a call of ``runtime/checked/hooks.cpp``; the sanitizers' own runtimes are
-# not linked. DWARF 4, as addr2line of binutils 2.40 mistakes the files of DWARF 5. With a section of its own,
-# each variable is a label in the assembly, behind which bytes can be put that belong to none. Copies by the C
-# library stay calls, which the linker turns to our own.
+# Checked mode: each access calls a hook of ``runtime/checked/hooks.cpp``. The sanitizers' own runtimes are
+# not
+# linked. DWARF 4 is used because addr2line of binutils 2.40 confuses the files of DWARF 5. With separate
+# sections,
+# each variable is a label in the assembly, after which bytes can be added that belong to no variable. Copies
+# by
+# the C library remain calls, which the linker redirects to ours.
 COPIES = ("memcpy", "memmove", "memset")
-# What g++ would compile in place without a hook; no kernel has these, and the grader refuses calls of them.
+# Functions that g++ would inline without a hook. No kernel has them, and the grader refuses calls of them.
 TEXTS = (
     *("strcpy", "strncpy", "stpcpy", "stpncpy", "strcat", "strncat", "mempcpy", "bcopy", "bzero"),
     *("sprintf", "snprintf", "vsprintf", "vsnprintf"),
 )
 CHECKED_FLAGS = (
     "-O1",
-    "-ftrapping-math",  # no use of a number that the kernel does not use
+    "-ftrapping-math",  # do not compute with a number that the kernel does not use
     "-gdwarf-4",
     "-fdata-sections",
-    "-fno-jump-tables",  # control goes to no place that the code does not name
-    "-fno-exceptions",  # CUDA has none; what unwinds a stack stores and jumps where no hook sees it
+    "-fno-jump-tables",  # control must not go to a place that the code does not name
+    "-fno-exceptions",  # CUDA has none; unwinding a stack stores and jumps where no hook sees it
     "-fno-omit-frame-pointer",  # runtime/checked/stack.cpp follows the frames of a stack
     "-DEMULATOR_CHECKED",
     *(f"-fno-builtin-{name}" for name in (*COPIES, *TEXTS)),
 )
 CHECKED_LINK_FLAGS = tuple(f"-Wl,--wrap={name}" for name in COPIES)
-STORES = ("frexp", "modf", "remquo", "sincos")  # functions of <math.h> that are given a place for a result
+STORES = ("frexp", "modf", "remquo", "sincos")  # functions of <math.h> with a pointer for a result
 STORES_LINK_FLAGS = tuple(f"-Wl,--wrap={name}{end}" for name in STORES for end in ("", "f"))
-# Machine code of checked mode is judged by the grader, so it is the same on all processors that can run it.
+# The grader analyses machine code of checked mode, so it is the same on all processors that can run it.
 CHECKED_PROCESSOR = ("-march=x86-64-v3", "-mtune=generic")
-# Frames of which only the upper end depends on where the stack is aligned: the return address has one place.
+# Frames in which only the upper end depends on the stack's alignment, so that the return address has a fixed
+# place.
 X86_FRAMES = ("-maccumulate-outgoing-args",)
-# What one instruction clears or copies has its start and its length where their check has them.
+# The start and length of what one instruction clears or copies are the same as in its check.
 X86_BLOCKS = tuple(
     f"-m{name}-strategy=rep_8byte:8192:noalign,libcall:-1:noalign" for name in ("memset", "memcpy")
 )
-# Calls by pointers go by way of runtime/checked/calls.cpp, which knows where functions begin.
+# Calls through pointers use runtime/checked/calls.cpp, which knows where functions begin.
 X86_CALLS = ("-mindirect-branch=thunk-extern", "-mindirect-branch-register", "-fcf-protection=none")
-X86_64_V3 = {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"}  # as /proc/cpuinfo names its parts
+# Names of its features in /proc/cpuinfo
+X86_64_V3 = {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"}
 GCC_CHECKS = (
     "-fsanitize=thread,bounds-strict,alignment,object-size,unreachable,return",
-    "-Wuninitialized",  # build.py reads these
+    "-Wuninitialized",  # build.py reads these warnings
     "-Wmaybe-uninitialized",
     "--param=tsan-distinguish-volatile=1",
-    "-fno-ivopts",  # an access has its address in the way that its check has it
-    "-fno-var-tracking",  # which registers hold a variable: nobody asks, and it takes an eighth of the time
+    "-fno-ivopts",  # an access then computes its address in the same way as its check
+    "-fno-var-tracking",  # which registers hold a variable is not needed, and takes an eighth of the time
 )
-# Of clang++'s own "bounds", the other half is traps, which tell nothing. It leaves out reads that a write to
-# the same place follows, unless it is told not to.
+# The other half of clang++'s own "bounds" are traps, which explain nothing. By default, it leaves out reads
+# that are
+# followed by a write to the same place.
 CLANG_CHECKS = (
     "-fsanitize=thread,array-bounds,alignment,unreachable,return",
     "-mllvm",
@@ -98,8 +106,10 @@ CLANG_CHECKS = (
     "-mllvm",
     "-tsan-distinguish-volatile",
 )
-# Counted mode: each basic block and each access becomes a call of ``runtime/counted/hooks.cpp``. Structs such
-# as float4 are read as a whole, and code keeps the order of the source; ``runtime/counted/recorder.h`` says
+# Counted mode: each basic block and each access calls a hook of ``runtime/counted/hooks.cpp``. Structs such
+# as
+# float4 are read as a whole, and the code keeps the order of the source; ``runtime/counted/recorder.h``
+# explains
 # why.
 COUNTED_FLAGS = (
     "-gdwarf-4",
@@ -118,9 +128,10 @@ COUNTED_FLAGS = (
     "-fno-tree-loop-distribute-patterns",
     "-fno-jump-tables",
     "-fno-var-tracking",
-    "--param=max-completely-peel-times=64",  # nvcc unrolls loops over a tile, and g++ shorter ones
+    # Nvcc unrolls loops over a tile, while g++ unrolls only shorter ones
+    "--param=max-completely-peel-times=64",
     "--param=max-completely-peeled-insns=4000",
-    "-fdisable-rtl-loop2_unroll",  # lanes with other numbers of iterations would be at other places
+    "-fdisable-rtl-loop2_unroll",  # it would separate lanes with different numbers of iterations
     *(f"-fno-builtin-{name}" for name in COPIES),
 )
 CLANG_FLAGS = (f"-Wframe-larger-than={MAX_FRAME_BYTES}", "-Werror=frame-larger-than", "-ferror-limit=8")
@@ -132,13 +143,13 @@ class Compiler:
 
     path: str
     version: str  # "g++ 12.2.0"
-    quick: bool = False  # compiles kernels in half the time, and they run for longer
-    fill: str = "pattern"  # of variables that nobody sets, in checked mode: or "zero"
-    counted: bool = False  # kernels count what they do
+    quick: bool = False  # compiles kernels in half the time, but they run for longer
+    fill: str = "pattern"  # for uninitialised variables in checked mode: or "zero"
+    counted: bool = False  # whether kernels count what they do
 
     @property
     def kernel_flags(self) -> tuple[str, ...]:
-        """Flags for kernel files, without those of the linker."""
+        """The flags for kernel files, without those for the linker."""
         return (
             *KERNEL_FLAGS,
             *(CLANG_FLAGS if self.is_clang else GCC_FLAGS),
@@ -148,7 +159,7 @@ class Compiler:
 
     @property
     def checked_flags(self) -> tuple[str, ...]:
-        """Flags that kernel files of checked mode are compiled with besides."""
+        """Additional flags for kernel files of checked mode."""
         fills = (f"-ftrivial-auto-var-init={self.fill}",) if self.is_clang or self.major >= 12 else ()
         processor = CHECKED_PROCESSOR if X86_64_V3.issubset(_processor().split()) else ()
         frames = (
@@ -161,27 +172,27 @@ class Compiler:
 
     @property
     def is_clang(self) -> bool:
-        """Whether it is clang++, not g++."""
+        """Whether it is clang++ and not g++."""
         return self.version.startswith("clang")
 
     @property
     def precompiles(self) -> bool:
-        """Whether it can keep headers that it has read: g++ before 12 needs a certain address to be free."""
+        """Whether it supports precompiled headers: g++ before 12 needs a certain free address for them."""
         return not self.is_clang and self.major >= 12
 
     @property
     def major(self) -> int:
-        """The first number of its version."""
+        """The major version."""
         return int(self.version.split()[1].split(".")[0])
 
     @property
     def identity(self) -> str:
-        """All of the compiler and this processor that machine code depends on."""
+        """Everything about the compiler and this processor that machine code depends on."""
         stamp = Path(self.path).resolve().stat()
         return f"{self.path} {self.version} {stamp.st_mtime_ns} {_processor()}"
 
     def run(self, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        """Run it; its messages come in English."""
+        """Run the compiler, with messages in English."""
         return subprocess.run(
             [self.path, *arguments],
             capture_output=True,
@@ -193,12 +204,12 @@ class Compiler:
 
 
 def find_compiler() -> Compiler:
-    """The compiler that ``CXX`` names, else g++, else clang++.
+    """Return the compiler that ``CXX`` names, or else g++, or else clang++.
 
     Raises
     ------
     DeviceError
-        There is none, or it is too old.
+        There is no compiler, or it is too old.
     """
     asked = os.environ.get("CXX")
     names = [asked] if asked else ["g++", "clang++"]
@@ -221,14 +232,14 @@ def find_compiler() -> Compiler:
 
 @cache
 def _version(path: str, name: str, changed_ns: int) -> str:
-    """What a compiler says that it is; asked once, as long as its file does not change."""
+    """The version that a compiler reports. It is asked again only if its file changes."""
     option = "-dumpversion" if name == "clang++" else "-dumpfullversion"
     return subprocess.run([path, option], capture_output=True, text=True, check=False).stdout.strip()
 
 
 @cache
 def _processor() -> str:
-    """What ``-march=native`` looks at."""
+    """The properties of the processor that ``-march=native`` depends on."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -1,9 +1,10 @@
-"""Counted mode: the emulator as a profiler, which knows what each instruction of each warp moves.
+"""Counted mode: the emulator as a profiler, which records what each instruction of each warp moves.
 
-The kernel is compiled so that each basic block and each access of memory becomes a call of
-``runtime/counted/hooks.cpp``. The lanes of a warp are then played back in lock step
-(``runtime/counted/recorder.h``), and each step is one instruction of the warp. The compiler is g++, not
-nvcc: it keeps a load that nvcc may leave out or merge with its neighbour, and the other way round.
+The kernel is compiled so that each basic block and each memory access calls a hook of
+``runtime/counted/hooks.cpp``. Afterwards, the lanes of a warp are replayed in lock step
+(``runtime/counted/recorder.h``), where each step is one instruction of the warp. The compiler is g++ and not
+nvcc:
+it may keep a load that nvcc removes or merges with its neighbour, and vice versa.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from mini_dnn.device.emulator.symbols import Symbols, declared, read_symbols, so
 from mini_dnn.device.sources import source_files
 from mini_dnn.errors import DeviceError
 
-MOST_RECORDS = 400_000  # of a worker and launch: 120 MB
+MOST_RECORDS = 400_000  # per worker and launch, which is 120 MB
 MEMORY = [kind for kind in EventKind if EventKind.BLOCK < kind < EventKind.BARRIER]
 CONSTANT = re.compile(r"__constant__[^;(){}=]*?\b(\w+)\s*(?:\[[^;={]*)?[;={]")
 
@@ -40,13 +41,13 @@ class CountedArray:
     memory: str  # "global", "constant" or "shared"
     shape: tuple[int, ...]
     itemsize: int  # bytes
-    address: int  # of global arrays; modulo 32 it says where sectors begin
-    footprint: int = 0  # sectors of it that the launch has used
+    address: int  # for global arrays; modulo 32 it tells where sectors begin
+    footprint: int = 0  # sectors that the launch used
 
 
 @dataclass(frozen=True)
 class Place:
-    """A line of the source; an empty file where the code is the emulator's own."""
+    """A line of the source. The file is empty if the code is the emulator's own."""
 
     file: str  # its path
     line: int
@@ -54,11 +55,15 @@ class Place:
 
 @dataclass(frozen=True)
 class CountedLaunch:
-    """What one launch did.
+    """The counters of one launch.
 
-    ``totals`` has the fields of `counted_interface.TOTAL` and one entry for each place of the code (``pc``),
-    kind of access and array; ``records`` those of `counted_interface.RECORD`, in the order of each warp.
-    ``array`` is an index of ``arrays``, ``name`` one of ``names``; ``places`` is the source line of a ``pc``.
+    ``totals`` has the fields of `counted_interface.TOTAL`, with one entry for each place in the code
+    (``pc``),
+    kind of access and array. ``records`` has the fields of `counted_interface.RECORD`, in the order of each
+    warp.
+    ``array`` is an index into ``arrays``, and ``name`` is one into ``names``. ``places`` has the source line
+    of
+    each ``pc``.
     """
 
     kernel: str
@@ -83,21 +88,21 @@ class CountedEmulator(EmulatorDevice):
     Parameters
     ----------
     threads
-        As of `EmulatorDevice`; the counters do not depend on it.
+        See `EmulatorDevice`. The counters do not depend on it.
     blocks
-        Blocks, by their linear numbers, of which every instruction is kept in `CountedLaunch.records`.
+        The linear numbers of the blocks whose instructions are all kept in `CountedLaunch.records`.
     records
-        How many instructions are kept of a launch, at most, for each worker.
+        The largest number of instructions that each worker keeps for a launch.
 
     Attributes
     ----------
     launches
-        One for each launch so far; the caller may clear the list.
+        An entry for each launch so far. The caller may clear the list.
 
     Raises
     ------
     DeviceError
-        There is no g++, or no binutils.
+        There is no g++, or binutils are missing.
     """
 
     def __init__(
@@ -151,7 +156,7 @@ class CountedEmulator(EmulatorDevice):
         cluster: Sizes = ALONE,
         early: bool = False,
     ) -> None:
-        """Run a kernel to its end, and add what it did to `launches`."""
+        """Run a kernel to its end, and append its counters to `launches`."""
         assert isinstance(module, EmulatorModule), "it is this device's"
         base, symbols = int(self._lib.emulator_base(module.library.anchor)), self._symbols[module.path]
         arrays = [*self._buffers(), *self._variables(module, base, symbols)]
@@ -210,7 +215,7 @@ class CountedEmulator(EmulatorDevice):
         return found
 
     def _declaration(self, library: Path, name: str, nbytes: int) -> tuple[tuple[int, ...], int]:
-        """Shape and bytes per element; reading debugging information takes long."""
+        """Shape and bytes per element. They are cached, because reading debugging information takes long."""
         key = library, name, nbytes
         if key not in self._declared:
             self._declared[key] = declared(library, name, nbytes)
@@ -219,7 +224,7 @@ class CountedEmulator(EmulatorDevice):
     def _shared(
         self, module: EmulatorModule, symbols: Symbols, dynamic_bytes: int
     ) -> list[tuple[int, CountedArray]]:
-        """The shared arrays of a launch, each with its distance from the anchor."""
+        """The shared arrays of a launch, each with its offset from the anchor."""
         found = []
         for variable in symbols.shared:
             nbytes = dynamic_bytes if variable.nbytes < 0 else variable.nbytes
@@ -231,7 +236,7 @@ class CountedEmulator(EmulatorDevice):
         return found
 
     def _read(self) -> tuple[np.ndarray, np.ndarray, bool]:
-        """Totals and records of the last launch, and whether records were left out."""
+        """Read totals and records of the last launch, and whether records were left out."""
         start, left_out = ctypes.c_void_p(), ctypes.c_int()
         count = self._lib.emulator_count_totals(ctypes.byref(start))
         totals = _added(_copied(start.value, count, TOTAL))
@@ -259,15 +264,15 @@ def _nbytes(array: CountedArray) -> int:
 
 
 def _copied(start: int | None, count: int, dtype: np.dtype[Any]) -> np.ndarray:
-    """What lies there, as an array of its own."""
+    """Copy memory at an address to an array."""
     if not count or start is None:
         return np.empty(0, dtype)
     return np.frombuffer(ctypes.string_at(start, count * dtype.itemsize), dtype).copy()
 
 
 def _added(totals: np.ndarray) -> np.ndarray:
-    """Totals of several workers, added up."""
-    # others are the compiler's own variables
+    """Add up the totals of several workers."""
+    # The others are variables of the compiler
     totals = totals[(totals["space"] != Space.NONE) | ~np.isin(totals["kind"], MEMORY)]
     keys = ["pc", "array", "kind", "space", "name", "bytes"]
     if not len(totals):

@@ -1,4 +1,4 @@
-"""How counted mode builds a kernel library: with the loops unrolled that nvcc unrolls."""
+"""How counted mode builds a kernel library: it unrolls the loops that nvcc unrolls."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pathlib import Path
 
 from mini_dnn.device.emulator.compiler import CHECKED_LINK_FLAGS, LINK_FLAGS, Compiler
 
-LOOP = r"(?=\n(?:[ \t]*(?:#.*)?\n)*[ \t]*(?:for|while|do)\b)"  # elsewhere g++ accepts no pragma
+LOOP = r"(?=\n(?:[ \t]*(?:#.*)?\n)*[ \t]*(?:for|while|do)\b)"  # g++ accepts the pragma nowhere else
 UNROLL = re.compile(rf"^(?P<pragma>[ \t]*#[ \t]*pragma)[ \t]+unroll\b(?P<times>.*){LOOP}", re.MULTILINE)
-MOST_TIMES = 64  # iterations of a loop that nvcc is told to unroll
+MOST_TIMES = 64  # iterations of a loop with nvcc's unroll pragma
 
 
 def build_counted(
     compiler: Compiler, flags: list[str], wrapper: Path, runtime: Path, made: Path
 ) -> subprocess.CompletedProcess[str]:
-    """Preprocess, compile and link, one after the other: g++ would link the sanitizer's own runtime."""
+    """Preprocess, compile and link separately, because g++ would link the sanitizer's own runtime."""
     text, code = wrapper.with_suffix(".ii"), wrapper.with_suffix(".o")
     done = compiler.run([*flags, "-E", str(wrapper), "-o", str(text)])
     if not done.returncode:
@@ -28,9 +28,9 @@ def build_counted(
 
 
 def unrolled(text: str) -> str:
-    """Preprocessed code with nvcc's ``#pragma unroll`` in the words of g++.
+    """Replace nvcc's ``#pragma unroll`` in preprocessed code with that of g++.
 
-    A loop that nvcc unrolls in part is left to g++, which unrolls all of it if it knows how long it is.
+    A loop that nvcc unrolls in part is left to g++, which unrolls it completely if it knows its length.
     """
 
     def pragma(found: re.Match[str]) -> str:

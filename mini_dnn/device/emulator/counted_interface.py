@@ -1,4 +1,4 @@
-"""The structures of ``runtime/counted/recorder.h`` as Python sees them."""
+"""The structures of ``runtime/counted/recorder.h`` for ctypes."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ LANES = 32
 
 
 class EventKind(enum.IntEnum):
-    """What an instruction of a warp does."""
+    """What a warp instruction does."""
 
-    BLOCK = 0  # a basic block begins
+    BLOCK = 0  # beginning of a basic block
     LOAD = 1
     STORE = 2
     ATOMIC = 3
-    COPY_LOAD = 4  # of a copy: reads of global memory
-    COPY_STORE = 5  # writes to global memory
-    COPY_TO = 6  # writes to shared memory
-    COPY_FROM = 7  # reads of shared memory
-    TILE_LOAD = 8  # by WMMA, in the emulator's order of lanes and not the GPU's
+    COPY_LOAD = 4  # a copy's reads of global memory
+    COPY_STORE = 5  # its writes to global memory
+    COPY_TO = 6  # its writes to shared memory
+    COPY_FROM = 7  # its reads of shared memory
+    TILE_LOAD = 8  # by WMMA, in the emulator's order of lanes instead of the GPU's
     TILE_STORE = 9
     BARRIER = 10
-    WARP = 11  # a function for which lanes wait
-    EVENT = 12  # any other call that is counted
+    WARP = 11  # a function in which lanes wait
+    EVENT = 12  # any other counted call
 
 
 class Space(enum.IntEnum):
-    """Which memory it is."""
+    """Kinds of memory."""
 
     NONE = 0
     GLOBAL = 1

@@ -1,4 +1,4 @@
-"""What a kernel file declares, where its library does not say."""
+"""Declarations in a kernel file that its library does not reveal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DYNAMIC_ARRAY = re.compile(r"extern\s+__shared__[^;]*?(\w+)\s*\[\s*\]")
 
 
 def read_only_and_not(source: Path, kernel: str, args: Sequence[object]) -> set[int]:
-    """Where buffers lie that a kernel takes as ``const T* __restrict__``, and by another pointer, too."""
+    """Return addresses of buffers passed both as ``const T* __restrict__`` and as another pointer."""
     places = [arg.address if isinstance(arg, EmulatorBuffer) else None for arg in args]
     twice = {place for place in places if place and places.count(place) > 1}
     if not twice:
@@ -33,6 +33,6 @@ def read_only_and_not(source: Path, kernel: str, args: Sequence[object]) -> set[
 
 
 def dynamic_name(source: Path) -> str:
-    """The array that a kernel file keeps in dynamic shared memory."""
+    """The name of the array in a kernel file's dynamic shared memory."""
     match = DYNAMIC_ARRAY.search(source.read_text(errors="replace"))
     return match[1] if match else "dynamic shared memory"

@@ -47,17 +47,17 @@ class EmulatorModule:
 
 
 class EmulatorDevice:
-    """Runs the kernels of ``.cu`` files on the processor, compiled by g++.
+    """Runs the kernels of ``.cu`` files on the CPU, compiled by g++.
 
     Parameters
     ----------
     threads
-        How many blocks run at once; by default one a processor that this process may use.
+        The number of blocks that run concurrently; by default one per CPU that this process may use.
     ucontext
-        Switch between a block's threads by the C library's ucontext, as on processors other than x86-64;
-        about 20 times slower.
+        Switch between the threads of a block with the C library's ucontext, as on processors other than
+        x86-64. It is about 20 times slower.
     quick
-        Compile kernels in half the time, for problems so small that it is most of what they take.
+        Compile kernels in half the time, for problems so small that compilation dominates.
 
     Raises
     ------
@@ -66,7 +66,7 @@ class EmulatorDevice:
     """
 
     name = "emulator"
-    arch = 90  # what kernels see as __CUDA_ARCH__, divided by ten
+    arch = 90  # kernels see it as __CUDA_ARCH__, divided by ten
     max_shared_bytes = MAX_SHARED_BYTES
     has_clock = False
     reaches_host = True
@@ -92,21 +92,21 @@ class EmulatorDevice:
         return replace(find_compiler(), quick=quick)
 
     def compile(self, source: Path, defines: Defines) -> EmulatorModule:
-        """Compile a kernel file, or take it from the cache, and load it with variables of its own."""
+        """Compile a kernel file, or take it from the cache, and load it with its own variables."""
         start = time.perf_counter()
         path = build_kernels(Path(source), defines, self._compiler, self._runtime_path, self.checked)
         library = self._runtime.load_kernels(path)
         return EmulatorModule(Path(source), path, (time.perf_counter() - start) * 1e3, library)
 
     def build(self, source: Path, defines: Sequence[Defines]) -> None:
-        """Compile a kernel file with each of these definitions ahead of `compile`, a compiler a core.
+        """Compile a kernel file for each of these definitions ahead of `compile`, one compiler per core.
 
-        What does not compile is told when it is asked for.
+        Errors are reported by `compile`.
         """
         build_ahead(source, defines, self._compiler, self._runtime_path, self.checked)
 
     def symbol(self, module: Module, name: str) -> EmulatorBuffer:
-        """The ``__constant__`` or ``__device__`` variable of that name, as a buffer of bytes."""
+        """Return the ``__constant__`` or ``__device__`` variable of this name, as a buffer of bytes."""
         library = _own(module).library
         address = library.address(name)
         nbytes = self._runtime.symbol_bytes(address) if address else 0
@@ -122,7 +122,7 @@ class EmulatorDevice:
     def empty(
         self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32, fill: bool = True
     ) -> EmulatorBuffer:
-        """Allocate a buffer; it is full of bytes 0xFF in any case."""
+        """Allocate a buffer, which always contains bytes 0xFF."""
         return self._memory.allocate(name, shape, np.dtype(dtype))
 
     def fill(self, buffer: Buffer) -> None:
@@ -142,22 +142,22 @@ class EmulatorDevice:
         out.reshape(-1).view(np.uint8)[:] = memory
 
     def part(self, buffer: Buffer, first: int, last: int) -> EmulatorBuffer:
-        """Entries of the first axis: the same memory."""
+        """Return entries of the first axis: the same memory."""
         return _own_buffer(buffer).part(first, last)
 
     def pinned(self, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> np.ndarray:
-        """A host array: to a processor all its memory is alike."""
+        """Allocate a host array. To a CPU, all of its memory is the same."""
         return np.empty(shape, dtype)
 
     def shared(
         self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32
     ) -> tuple[EmulatorBuffer, np.ndarray]:
-        """A buffer, and the array that it is. The array must not be used once the buffer is freed."""
+        """Allocate a buffer, with its array. The array must not be used after the buffer is freed."""
         buffer = self.empty(name, shape, dtype)
         return buffer, buffer.bytes().view(buffer.dtype).reshape(shape)
 
     def copy(self, target: Buffer, source: Buffer, stream: int = 0) -> None:
-        """Copy all of ``source`` to the front of ``target``."""
+        """Copy all of ``source`` to the beginning of ``target``."""
         _check_stream(stream)
         if source.nbytes > target.nbytes:
             raise DeviceError(
@@ -166,11 +166,11 @@ class EmulatorDevice:
         _own_buffer(target).bytes()[: source.nbytes] = _own_buffer(source).bytes()
 
     def receive(self, target: Buffer, source: Buffer, sender: Device) -> None:
-        """Copy all of ``source``, which another emulator has, to the front of ``target``."""
+        """Copy all of ``source``, which is on another emulator, to the beginning of ``target``."""
         self.copy(target, source)
 
     def gemm(self, product: Product, a: Buffer, b: Buffer, c: Buffer, stream: int = 0) -> NoReturn:
-        """Refuse: the GPU's library is not here.
+        """Raise an error, because the GPU's library is not available.
 
         Raises
         ------
@@ -191,7 +191,7 @@ class EmulatorDevice:
         cluster: Sizes = ALONE,
         early: bool = False,
     ) -> None:
-        """Run a kernel to its end; what goes wrong inside it is raised here."""
+        """Run a kernel to its end. Errors inside it are raised here."""
         own = _own(module)
         _check_stream(stream)
         found = find_kernel(own.library.kernels, kernel, str(module.source))
@@ -214,30 +214,30 @@ class EmulatorDevice:
             raise self._failed(what, failure, own, kernel)
 
     def _hangs(self) -> bool:
-        """Whether a launch makes no progress; Ctrl-C ends it here, and checked mode looks."""
+        """Whether a launch makes no progress. Here, Ctrl-C ends it; checked mode overrides this."""
         return False
 
     def _failed(self, what: str, failure: CFailure, module: EmulatorModule, kernel: str) -> LaunchError:
         return LaunchError(describe_failure(what, failure, self._memory))
 
     def wait(self, event: Any, stream: int) -> None:
-        """Do nothing: a launch is over when `launch` returns, on whatever stream."""
+        """Do nothing: a launch on any stream is complete when `launch` returns."""
         _check_stream(stream)
 
     def capture(self, work: Callable[[], None], stream: int = 0) -> EmulatorGraph:
-        """Keep the work, without running it."""
+        """Keep the work without running it."""
         _check_stream(stream)
         return EmulatorGraph(work)
 
     def flush_cache(self) -> None:
-        """Do nothing: there is no clock whose reading a cache could change."""
+        """Do nothing: there is no clock that a cache could affect."""
 
     def record(self, stream: int = 0) -> Any:
         """Record nothing: there is no clock."""
         _check_stream(stream)
 
     def elapsed_ms(self, start: Any, end: Any) -> NoReturn:
-        """Refuse: see `has_clock`.
+        """Raise an error: see `has_clock`.
 
         Raises
         ------
@@ -249,23 +249,23 @@ class EmulatorDevice:
         )
 
     def synchronize(self, stream: int | None = None) -> None:
-        """Do nothing: a launch is over when `launch` returns."""
+        """Do nothing: a launch is complete when `launch` returns."""
 
     def free_bytes(self) -> int:
-        """Bytes that may still be allocated."""
+        """Return the number of bytes that may still be allocated."""
         return self._memory.free_bytes
 
     def lent(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> LentEmulatorBuffer:
-        """A buffer in host memory of somebody else's."""
+        """Return a buffer for host memory that somebody else owns."""
         kind = np.dtype(dtype)
         return LentEmulatorBuffer(name, shape, kind, prod(shape) * kind.itemsize, None)
 
     def foreign_stream(self, handle: int) -> EmulatorStream:
-        """Any stream: to a processor all are alike."""
+        """Return a stream. All streams are the same on a CPU."""
         return EmulatorStream(self)
 
     def entered(self) -> AbstractContextManager[None]:
-        """Nothing to enter."""
+        """Return a context that does nothing."""
         return nullcontext()
 
     def close(self) -> None:
@@ -291,7 +291,7 @@ def _check_stream(stream: int) -> None:
 
 
 def _checked(buffer: Buffer, array: np.ndarray, stream: int) -> EmulatorBuffer:
-    """The buffer, if it is this device's and the host array fits it."""
+    """Return the buffer, after checking that it is this device's and that the host array fits."""
     _check_stream(stream)
     own = _own_buffer(buffer)
     if array.dtype != buffer.dtype or array.nbytes != buffer.nbytes or not array.flags.c_contiguous:

@@ -1,4 +1,4 @@
-"""What checked mode says of threads that wait for each other, and of a block that does not end."""
+"""Findings of checked mode about threads that wait for each other, and about blocks that do not end."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ ABSENT = re.compile(r"(?P<call>\S+) \S+ for the lanes of mask (?P<mask>\w+); abs
 
 
 def explain_stuck(text: str, source: Path, kernel: str, me: Party) -> Finding:
-    """The finding for a block whose threads wait at different places, or not at all."""
+    """Return the finding for a block whose threads wait at different places, or do not wait at all."""
     waits = _waits(text)
     places = _places(waits, source)
     own = Party(places[0] if places else None, me.block, ())
     other = Party(places[1], me.block, ()) if len(places) > 1 else None
     found = [match for line in waits if (match := ABSENT.search(line))]
-    if found:  # what lanes do in a branch is more often a shuffle than __syncwarp, which all come to
+    if found:  # in a branch, a shuffle is more likely than __syncwarp, at which all lanes arrive
         absent = min(found, key=lambda match: match["call"] == "__syncwarp")
         own = replace(own, place=_places([absent[0]], source)[0])
         other = next((Party(p, me.block, ()) for p in places if p != own.place), None)
@@ -38,7 +38,7 @@ def explain_stuck(text: str, source: Path, kernel: str, me: Party) -> Finding:
 
 
 def explain_warp(text: str, source: Path, kernel: str, me: Party) -> Finding:
-    """The finding for a warp function that lanes call wrongly; the text says how."""
+    """Return the finding for a warp function that lanes call wrongly. The text says how."""
     places = _places([text], source)
     what = STUCK_PLACE.sub("", text, count=1).replace("  ", " ")
     cures = {"wgmma": "product", "setmaxnreg": "registers"}
@@ -48,7 +48,7 @@ def explain_warp(text: str, source: Path, kernel: str, me: Party) -> Finding:
 
 
 def explain_endless(what: str, text: str, source: Path, kernel: str, me: Party) -> Finding:
-    """The finding for a block that does not end; the text says where its threads are."""
+    """Return the finding for a block that does not end. The text says where its threads are."""
     waits = _waits(text)
     runs = _places([line for line in waits if RUNS.search(line)], source) or _places(waits, source)
     own = replace(me, place=runs[0] if runs else None)
@@ -57,7 +57,7 @@ def explain_endless(what: str, text: str, source: Path, kernel: str, me: Party) 
 
 
 def _waits(text: str) -> tuple[str, ...]:
-    """A line each for the threads that are at one place."""
+    """A line for each group of threads that are at one place."""
     threads: dict[str, list[str]] = {}
     for line in text.strip("\n").splitlines():
         match = THREADS.match(line)

@@ -1,4 +1,4 @@
-"""What checked mode says of asynchronous copies, products of a warpgroup and mbarriers."""
+"""Findings of checked mode about asynchronous copies, products of a warpgroup and mbarriers."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ CURES = {
 
 
 def explain_copy(f: Fault) -> Finding | None:
-    """The finding, if the fault is one of a copy, a product, or an address or size that PTX does not take."""
+    """Return the finding if the fault is about a copy, a product, or an address or size that PTX forbids."""
     if f.kind == "misaligned" and f.type.startswith(("address ", "size ", "distance ")):
         what = f"the {f.type} is not a multiple of {f.nbytes} bytes: {f.offset} past one"
         return Finding(f.kind, what, f.kernel, f.own, f.type, cure=CURES["multiple"])
@@ -92,7 +92,7 @@ def explain_copy(f: Fault) -> Finding | None:
 
 
 def explain_wait(text: str, source: Path, kernel: str, me: Party) -> Finding:
-    """The finding for a block that is stuck, be it at an mbarrier or at another barrier."""
+    """Return the finding for a block that is stuck, at an mbarrier or at another barrier."""
     finding = explain_stuck(text, source, kernel, me)
     if finding.kind == "divergence" and (match := CLUSTER_WAIT.search(text)):
         what = f"not all threads of the cluster reach {match[1]}: {match[2]} have not"

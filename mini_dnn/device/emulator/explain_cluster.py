@@ -1,4 +1,4 @@
-"""What checked mode says of the blocks of a cluster that use each other's shared memory and mbarriers."""
+"""Findings of checked mode about blocks of a cluster that use each other's shared memory and mbarriers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DOES = {"read": "reads", "write": "writes", "mbarrier_arrive_cluster": "arrives 
 
 
 def explain_cluster(f: Fault) -> Finding | None:
-    """The finding, if the fault is one of a block that uses what belongs to another one."""
+    """Return the finding if the fault is about a block that uses what belongs to another one."""
     if f.kind != "cluster":
         return None
     call, state = f.type.split()

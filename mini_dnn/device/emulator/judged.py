@@ -1,6 +1,6 @@
-"""What the grader has found in the machine code of a library, for the runtime of checked mode to look after.
+"""What the grader found in a library's machine code, for the checked runtime to watch.
 
-It lies beside the library. `run.py check` needs none of it: it protects the verdict from the kernel.
+It is stored next to the library. `run.py check` does not need it: it protects the verdict from the kernel.
 """
 
 from __future__ import annotations
@@ -14,41 +14,42 @@ from mini_dnn.device.cache import store, stored
 from mini_dnn.device.emulator.checked_interface import CEntry, CKept, CTarget
 from mini_dnn.errors import DeviceError
 
-FRAME_BYTES = 8  # from where a stack begins to where a function's variables end: rbp
+FRAME_BYTES = 8  # from the beginning of a stack to the end of a function's variables: rbp
 
 
 class Kept(NamedTuple):
-    """A place on the stack that nobody may change while a function runs: the fields of `CKept`."""
+    """A place on the stack that must not change while a function runs: the fields of `CKept`."""
 
-    start: int  # of the function
+    start: int  # the function's address
     end: int
-    low: int  # bytes from where its stack begins,
+    low: int  # bytes from the beginning of its stack,
     alignment: int  # rounded down to a multiple of this,
-    offset: int  # and from there on
+    offset: int  # plus this offset
 
 
 @dataclass(frozen=True)
 class Judged:
-    """Places count from where the library begins.
+    """Addresses are relative to the beginning of the library.
 
     Attributes
     ----------
     entries
-        Functions that may be called by pointers, and how many bytes of a structure each returns in memory.
+        Functions that may be called through pointers, with the bytes of a structure that each returns in
+        memory.
     kept
-        Where frames hold what nobody else may change.
+        Places in frames that nobody else may change.
     """
 
     entries: dict[int, int]
     kept: list[Kept]
 
     def keep(self, library: Path) -> None:
-        """Write it down beside a library.
+        """Store it next to a library.
 
         Raises
         ------
         DeviceError
-            The folder does not take it.
+            The folder is not writable.
         """
         text = json.dumps({"entries": list(self.entries.items()), "kept": self.kept})
         if not store(_place(library), text.encode()):
@@ -56,7 +57,7 @@ class Judged:
 
     @classmethod
     def of(cls, library: Path) -> Judged | None:
-        """What is known of a library; None: nobody has looked."""
+        """Load what is stored for a library, or return None if it was never analysed."""
         text = stored(_place(library))
         if text is None:
             return None
@@ -64,7 +65,7 @@ class Judged:
         return cls(dict(values["entries"]), [Kept(*each) for each in values["kept"]])
 
     def fill(self, target: CTarget) -> None:
-        """Tell the runtime."""
+        """Pass the contents to the runtime."""
         target.entries = (CEntry * len(self.entries))(*(CEntry(*pair) for pair in self.entries.items()))
         target.entry_count = len(self.entries)
         target.kept = (CKept * len(self.kept))(*(CKept(*each) for each in sorted(self.kept)))

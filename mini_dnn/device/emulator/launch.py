@@ -1,4 +1,4 @@
-"""What is checked before a launch, and what is said when it fails."""
+"""Checks before a launch, and messages about failed launches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mini_dnn.errors import LaunchError, meant
 # CUDA C++ Programming Guide, technical specifications per compute capability
 MAX_BLOCK = (1024, 1024, 64)
 MAX_THREADS = 1024
-SLOT = 128  # bytes for each argument, the largest of which is a tensor map
+SLOT = 128  # bytes for each argument; the largest one is a tensor map
 MAP_FIELDS = "<QQ2Q3I3I3IIQ3I"  # of include/emulator/tensor_map.h
 MAP_MARK = 0x70616D2D7264646E
 
@@ -45,7 +45,7 @@ NUMPY_NAMES = {
 
 
 def find_kernel(kernels: dict[str, CKernel], name: str, where: str) -> CKernel:
-    """The kernel of that name, if it can be launched."""
+    """Return the kernel of this name if it can be launched."""
     launchable = [known for known, kernel in kernels.items() if kernel.run]
     if name in launchable:
         return kernels[name]
@@ -68,7 +68,7 @@ def check_geometry(
     shared_bytes: int,
     max_shared_bytes: int,
 ) -> tuple[list[int], list[int], list[int]]:
-    """Grid, block and cluster with three entries each, if CUDA allows them."""
+    """Return grid, block and cluster with three entries each, after checking CUDA's limits."""
     for word, sizes, limits in (("grid", grid, GRID_LIMIT), ("block", block, MAX_BLOCK)):
         if not 1 <= len(sizes) <= 3:
             raise LaunchError(f"{what}: {word} {sizes} must have one to three entries")
@@ -89,7 +89,7 @@ def check_geometry(
 
 
 class Arguments:
-    """Kernel arguments in memory, as the kernel's stub reads them: an array of pointers to the values."""
+    """Kernel arguments in memory in the form that the kernel's stub reads: an array of pointers to values."""
 
     def __init__(self, what: str, kernel: CKernel, args: Sequence[Buffer | Scalar | MappedBuffer]) -> None:
         count = kernel.parameter_count
@@ -107,7 +107,7 @@ class Arguments:
 
     @property
     def address(self) -> int:
-        """Where the array of pointers lies; valid while this object lives."""
+        """The address of the array of pointers, valid during the lifetime of this object."""
         return ctypes.addressof(self._pointers)
 
 
@@ -120,7 +120,7 @@ def _c_name(parameter: CParameter) -> str:
 
 
 def _argument(what: str, parameter: CParameter, arg: Buffer | Scalar | MappedBuffer) -> bytes:
-    """The bytes of one argument, if it is what the kernel takes."""
+    """Return the bytes of one argument, after checking that it matches the kernel's parameter."""
     takes = _c_name(parameter)
     if (parameter.kind == Kind.TENSOR_MAP) != isinstance(arg, MappedBuffer):
         passed = f"a TensorMap of '{arg.buffer.name}'" if isinstance(arg, MappedBuffer) else _passed(arg)
@@ -157,7 +157,7 @@ def _passed(arg: Buffer | Scalar) -> str:
 
 
 def _tensor_map(what: str, arg: MappedBuffer) -> bytes:
-    """A tensor map as the twins of tensor copies read it."""
+    """Encode a tensor map for the emulated tensor copies."""
     buffer = arg.buffer
     if not isinstance(buffer, EmulatorBuffer) or buffer.address is None:
         raise LaunchError(f"{what}: buffer '{buffer.name}' belongs to another device, or was freed")
@@ -172,7 +172,7 @@ def _tensor_map(what: str, arg: MappedBuffer) -> bytes:
 
 
 def describe_failure(what: str, failure: CFailure, memory: Memory) -> str:
-    """Say what went wrong in a launch, and where."""
+    """Describe what went wrong in a launch, and where."""
     thread, block = tuple(failure.thread), tuple(failure.block)
     where = f"thread {thread} of block {block}"
     text = failure.text.decode(errors="replace")

@@ -1,4 +1,4 @@
-"""Device memory of the emulator: host memory between guard regions, within a budget."""
+"""The emulator's device memory: host memory between guard regions, with a limited total size."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mini_dnn.device.emulator.runtime import Library, Runtime
 from mini_dnn.device.host_memory import available_bytes
 from mini_dnn.errors import DeviceError
 
-MAX_BYTES = 1 << 30  # modest, so that the runner splits large batches and the host's peak stays small
+MAX_BYTES = 1 << 30  # small, so that the runner splits large batches and the host needs little memory
 
 
 @dataclass(eq=False)
@@ -24,18 +24,18 @@ class EmulatorBuffer:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     nbytes: int
-    address: int | None  # None: freed
+    address: int | None  # None if freed
     owner: Library | None = None  # keeps the module of a symbol loaded
     release: weakref.finalize[Any, Any] | None = field(default=None, repr=False)
 
     def free(self) -> None:
-        """Return the memory; freeing twice is harmless."""
+        """Return the memory. Freeing it twice is harmless."""
         self.address = None
         if self.release:
             self.release()
 
     def part(self, first: int, last: int) -> EmulatorBuffer:
-        """Entries of the first axis: the same memory, valid until this buffer is freed."""
+        """Return entries of the first axis: the same memory, valid until this buffer is freed."""
         if self.address is None:
             raise DeviceError(f"buffer '{self.name}' {self.shape} was freed and cannot be used again")
         entry = self.nbytes // self.shape[0]
@@ -43,22 +43,22 @@ class EmulatorBuffer:
         return EmulatorBuffer(self.name, shape, self.dtype, nbytes, self.address + first * entry)
 
     def bytes(self) -> np.ndarray:
-        """The memory itself, as uint8; valid until the buffer is freed."""
+        """The memory as uint8, valid until the buffer is freed."""
         if self.address is None:
             raise DeviceError(f"buffer '{self.name}' {self.shape} was freed and cannot be used again")
         return np.ctypeslib.as_array((ctypes.c_ubyte * self.nbytes).from_address(self.address))
 
 
 class LentEmulatorBuffer(EmulatorBuffer):
-    """An array of somebody else's in host memory; see `mini_dnn.device.base.LentBuffer`."""
+    """An array in host memory that somebody else owns; see `mini_dnn.device.base.LentBuffer`."""
 
     def lie_at(self, address: int) -> None:
-        """From now on it lies there."""
+        """Set its current address."""
         self.address = address
 
 
 class Memory:
-    """Hands out buffers and keeps count."""
+    """Allocates buffers and tracks the total size."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -68,15 +68,15 @@ class Memory:
 
     @property
     def free_bytes(self) -> int:
-        """What is left of the budget."""
+        """The bytes that may still be allocated."""
         return max(0, self.budget - self._used)
 
     def live(self) -> list[EmulatorBuffer]:
-        """The buffers that have been allocated and not freed."""
+        """Return the buffers that are allocated and not freed."""
         return [buffer for reference in self._live.values() if (buffer := reference()) is not None]
 
     def allocate(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> EmulatorBuffer:
-        """A buffer full of bytes 0xFF."""
+        """Allocate a buffer filled with bytes 0xFF."""
         if any(side < 0 for side in shape):
             raise DeviceError(f"buffer '{name}' cannot have the shape {shape}: no side may be negative")
         nbytes = int(np.prod(shape, dtype=object)) * dtype.itemsize
@@ -91,7 +91,7 @@ class Memory:
         return self._alive(EmulatorBuffer(name, shape, dtype, nbytes, address), nbytes)
 
     def allocate_sparse(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> EmulatorBuffer:
-        """A buffer full of zeros, of any size: it takes memory where it is touched."""
+        """Allocate a buffer of zeros of any size. It only takes memory where it is touched."""
         nbytes = int(np.prod(shape, dtype=object)) * dtype.itemsize
         address = self._runtime.allocate_sparse(nbytes)
         if address is None:
@@ -102,7 +102,7 @@ class Memory:
         assert buffer.address is not None, "it is new"
         self._live[buffer.address] = weakref.ref(buffer)
         buffer.release = weakref.finalize(buffer, self._release, buffer.address, buffer.nbytes, used)
-        buffer.release.atexit = False  # the system takes it all back
+        buffer.release.atexit = False  # at exit, the system frees everything
         return buffer
 
     def _release(self, address: int, nbytes: int, used: int) -> None:
@@ -111,19 +111,19 @@ class Memory:
         del self._live[address]
 
     def free_all(self) -> None:
-        """Free every buffer that is still alive."""
+        """Free every buffer that is still allocated."""
         for reference in list(self._live.values()):
             buffer = reference()
             if buffer is not None:
                 buffer.free()
 
     def at(self, address: int) -> EmulatorBuffer | None:
-        """The buffer that starts at an address."""
+        """Return the buffer that starts at an address."""
         reference = self._live.get(address)
         return reference() if reference else None
 
     def locate(self, address: int) -> str:
-        """Say where a bad address lies, relative to the nearest buffer."""
+        """Describe a bad address relative to the nearest buffer."""
         nearest: tuple[int, str] | None = None
         for start, reference in self._live.items():
             buffer = reference()

@@ -1,4 +1,4 @@
-"""What the compiler says about a kernel file, without the file that is wrapped around it."""
+"""The compiler's messages about a kernel file, without the file that is wrapped around it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ GROUPS_HINT = (
     "less, greater, bit_and, bit_or and bit_xor. Write the rest with these, or with __syncthreads() and "
     "__shfl_sync()."
 )
-# A message: the line that names its place, and what follows until the next such line.
+# A message: the line with its place, and what follows until the next such line.
 MESSAGE = re.compile(r"^\S[^:\n]*:(?:\d+:\d+:)? .*\n?(?:(?!\S[^:\n]*:(?:\d+:\d+:)? ).*\n?)*", re.MULTILINE)
 OPEN_BRACE = re.compile(r"error: expected '}'")
 
 
 def explained(messages: str, wrapper: Path, source: Path) -> str:
-    """The compiler's messages without the wrapper, with the file as the user named it."""
+    """Return the compiler's messages without the wrapper, with the file name that the user gave."""
     name = re.escape(str(wrapper))
     text = re.sub(rf"In file included from {name}:\d+:\n", "", messages)
     text = re.sub(rf",\n +from {name}:\d+:", ":", text)
@@ -36,9 +36,9 @@ def explained(messages: str, wrapper: Path, source: Path) -> str:
 
 
 def _without(wrapper: Path, messages: str, source: Path) -> str:
-    """The messages about the user's files; the others follow from these, or from a missing brace.
+    """Return the messages about the user's files. Others follow from these, or from a missing brace.
 
-    If no error is in the user's files, such as with a definition that does not compile, all messages.
+    If no error is in the user's files, such as for a definition that does not compile, return all messages.
     """
     found = [match[0] for match in MESSAGE.finditer(messages)]
     own = [message for message in found if not message.startswith(f"{wrapper}:")]

@@ -1,6 +1,6 @@
-"""The runtime library as Python sees it.
+"""The ctypes interface to the runtime library.
 
-The structures have the fields of those in ``include/emulator/launch.h``, ``runtime/worker.h`` and
+The structures have the same fields as those in ``include/emulator/launch.h``, ``runtime/worker.h`` and
 ``runtime/pool.cpp``.
 """
 
@@ -17,12 +17,12 @@ from pathlib import Path
 
 from mini_dnn.errors import DeviceError
 
-POLL_SECONDS = 0.2  # how long Ctrl-C may go unnoticed
-LOADING = threading.Lock()  # a process has one dynamic linker, whatever the number of devices
+POLL_SECONDS = 0.2  # the longest delay of Ctrl-C
+LOADING = threading.Lock()  # a process has only one dynamic linker for all devices
 
 
 class Kind(enum.IntEnum):
-    """Kind of a kernel's parameter."""
+    """The kind of a kernel's parameter."""
 
     POINTER = 0
     INTEGER = 1
@@ -36,16 +36,16 @@ class FailureKind(enum.IntEnum):
     """Why a launch ended early."""
 
     NONE = 0
-    KERNEL = 1  # assert, __trap, a function called wrongly
+    KERNEL = 1  # assert, __trap, or a wrong call of a function
     DEADLOCK = 2
     FAULT = 3
     STACK_OVERFLOW = 4
     DIVISION = 5
     CANCELLED = 6
     NO_MEMORY = 7
-    FINDING = 8  # of checked mode: checked.py has it
+    FINDING = 8  # of checked mode: see checked.py
     WARP = 9  # lanes are absent, or the mask is wrong
-    ENDLESS = 10  # in checked mode
+    ENDLESS = 10  # only in checked mode
 
 
 class CParameter(ctypes.Structure):
@@ -55,7 +55,7 @@ class CParameter(ctypes.Structure):
 
 
 class CKernel(ctypes.Structure):
-    """A kernel; ``run`` is null where it has no C name."""
+    """A kernel. ``run`` is null if it has no C name."""
 
     _fields_ = [
         ("name", ctypes.c_char_p),
@@ -66,7 +66,7 @@ class CKernel(ctypes.Structure):
 
 
 class CModule(ctypes.Structure):
-    """What a kernel library holds."""
+    """The contents of a kernel library."""
 
     _fields_ = [
         ("kernel_count", ctypes.c_int),
@@ -123,16 +123,19 @@ class Runtime:
 
     @property
     def library(self) -> ctypes.CDLL:
-        """The library itself, for what only checked mode calls."""
+        """The library itself, for functions that only checked mode calls."""
         return self._lib
 
     def allocate(self, nbytes: int) -> int | None:
-        """Address of fresh memory full of bytes 0xFF; None: there is none left."""
+        """Allocate memory filled with bytes 0xFF. Return its address, or None if there is no memory left."""
         address: int | None = self._lib.emulator_allocate(nbytes)
         return address
 
     def allocate_sparse(self, nbytes: int) -> int | None:
-        """Address of zeros that take memory where they are touched; None: there are no addresses left."""
+        """Allocate zeros that only take memory where they are touched.
+
+        Return None if no addresses are left.
+        """
         address: int | None = self._lib.emulator_allocate_sparse(nbytes)
         return address
 
@@ -141,19 +144,19 @@ class Runtime:
         self._lib.emulator_free(address, nbytes)
 
     def symbol_bytes(self, address: int) -> int:
-        """Size of the variable at an address in a module; 0 if there is none."""
+        """Return the size of the variable at an address in a module; 0 if there is none."""
         return int(self._lib.emulator_symbol_bytes(address))
 
     def load_kernels(self, path: Path) -> Library:
-        """Load kernels, with variables of their own even if the same file is loaded already.
+        """Load kernels with their own variables, even if the same file is already loaded.
 
-        Then its folder must be writable, for a copy.
+        In that case its folder must be writable, for a copy.
         """
         with LOADING:
             if not self._is_loaded(path):
                 return Library(_load(path), self._lib.emulator_unload)
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".loaded-", suffix=".so") as copy:
-            copy.write(path.read_bytes())  # the dynamic linker loads one file once only
+            copy.write(path.read_bytes())  # the dynamic linker loads a file only once
             copy.flush()
             return Library(_load(Path(copy.name)), self._lib.emulator_unload)
 
@@ -166,28 +169,28 @@ class Runtime:
         return True
 
     def launch(self, launch: CLaunch, hangs: Callable[[], bool]) -> CFailure:
-        """Run a launch to its end, to Ctrl-C, or until ``hangs``, which is asked now and then, says so."""
+        """Run a launch to its end, until Ctrl-C, or until ``hangs``, which is polled, returns true."""
         failure = CFailure()
         try:
             self._lib.emulator_start(ctypes.byref(launch))
             while not self._lib.emulator_wait(POLL_SECONDS, ctypes.byref(failure)):
-                if hangs():  # here, too, Python sees Ctrl-C
+                if hangs():  # Python also handles Ctrl-C here
                     self._lib.emulator_cancel()
         except BaseException:
-            # The launch uses memory that the caller is about to drop: it must be over first.
+            # The launch uses memory that the caller is about to free, so it must end first.
             while launch.started and not self._lib.emulator_wait(POLL_SECONDS, ctypes.byref(failure)):
                 self._lib.emulator_cancel()
             raise
         return failure
 
     def printed(self) -> str:
-        """What kernels have printed since the last call."""
+        """Return what kernels have printed since the last call."""
         text: bytes | None = self._lib.emulator_printed()
         return text.decode(errors="replace") if text else ""
 
 
 class Library:
-    """A loaded kernel library; unloaded when nothing refers to it any more."""
+    """A loaded kernel library. It is unloaded when nothing refers to it any more."""
 
     def __init__(self, lib: ctypes.CDLL, unload: ctypes._CFuncPtr) -> None:  # type: ignore[name-defined]
         self._lib = lib
@@ -200,11 +203,11 @@ class Library:
 
     @property
     def anchor(self) -> int:
-        """Where its function ``emulator_anchor`` lies: of a library that was built for checked mode."""
+        """The address of ``emulator_anchor`` in a library that was built for checked mode."""
         return ctypes.cast(self._lib.emulator_anchor, ctypes.c_void_p).value or 0
 
     def address(self, name: str) -> int | None:
-        """Where a variable lies; None: there is no such name."""
+        """Return the address of a variable, or None if there is none of this name."""
         try:
             return ctypes.addressof(ctypes.c_char.in_dll(self._lib, name))
         except ValueError:
@@ -213,7 +216,7 @@ class Library:
 
 def _load(path: Path) -> ctypes.CDLL:
     try:
-        return ctypes.CDLL(str(path))  # RTLD_LOCAL: two runtimes in one process do not see each other
+        return ctypes.CDLL(str(path))  # RTLD_LOCAL separates two runtimes in one process
     except OSError as error:
         raise DeviceError(
             f"a compiled library cannot be loaded ({error}); if its folder is mounted noexec, "

@@ -1,4 +1,4 @@
-"""Build what all kernels share, once: the runtime library, and the emulator's header, precompiled."""
+"""Build what all kernels share: the runtime library, and the emulator's precompiled header."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ HERE = Path(__file__).resolve().parent
 INCLUDE = HERE / "include"
 RUNTIME = HERE / "runtime"
 CHECKED = RUNTIME / "checked"  # what checked mode adds to the runtime
-COUNTED = RUNTIME / "counted"  # and what counted mode does
+COUNTED = RUNTIME / "counted"  # what counted mode adds
 HEADER = "emulator.h"
 
 
 def emulator_hash() -> str:
-    """One hash over the emulator's own headers and runtime."""
+    """A hash of the emulator's own headers and runtime."""
     files = sorted(path for folder in (INCLUDE, RUNTIME) for path in folder.rglob("*.[hc]*"))
     return key(*(part for file in files for part in (file.name, file.read_bytes())))
 
 
 def build_runtime(compiler: Compiler, ucontext: bool, checked: bool = False) -> Path:
-    """The runtime library that kernels call.
+    """Build the runtime library that kernels call.
 
     Parameters
     ----------
     ucontext
-        Switch stacks in the portable way.
+        Whether to switch stacks in the portable way.
     checked
-        With the checks of accesses, for kernels that are built with ``checked`` too.
+        Whether to include the checks of accesses, for kernels that are also built with ``checked``.
     """
     target = runtime_path(compiler, ucontext, checked)
 
@@ -47,7 +47,7 @@ def build_runtime(compiler: Compiler, ucontext: bool, checked: bool = False) -> 
 
 
 def runtime_path(compiler: Compiler, ucontext: bool, checked: bool) -> Path:
-    """Where the runtime library lies, or will: named by all that goes into it."""
+    """The path of the runtime library, whose name depends on everything that goes into it."""
     settings = (compiler.identity, *_flags(compiler, ucontext, checked), *RUNTIME_LINK_FLAGS)
     mode = "checked-" if checked else "counted-" if compiler.counted else ""
     name = f"{mode}runtime-{key(emulator_hash(), *settings)}.so"
@@ -61,7 +61,7 @@ def _flags(compiler: Compiler, ucontext: bool, checked: bool) -> list[str]:
 
 
 def _build(compiler: Compiler, flags: list[str], checked: bool, folder: Path, target: Path) -> Path:
-    """Compile the files, and precompile the header, a compiler a core; then link."""
+    """Compile the files and precompile the header, one compiler per core, and then link."""
     folders = [RUNTIME, *([CHECKED] if checked else []), *([COUNTED] if compiler.counted else [])]
     files = sorted(file for each in folders for file in each.glob("*.cpp"))
     made = folder / target.name
@@ -78,18 +78,18 @@ def _build(compiler: Compiler, flags: list[str], checked: bool, folder: Path, ta
         objects = [folder / f"{i}.o" for i in range(len(files))]
         list(pool.map(lambda file, made: run("-c", str(file), "-o", str(made)), files, objects))
         header.result()
-    # The name by which kernels find it once it is loaded, wherever the cache lies.
+    # The name by which kernels find it once it is loaded, wherever the cache is.
     run(*RUNTIME_LINK_FLAGS, f"-Wl,-soname,{target.name}", *map(str, objects), "-o", str(made))
     return made
 
 
 def _precompile(compiler: Compiler, checked: bool, made: Path, runtime: Path) -> None:
-    """Let g++ keep what it knows after `HEADER`, with which every kernel file begins."""
+    """Let g++ store its state after `HEADER`, with which every kernel file begins."""
     if not compiler.precompiles:
         return
     flags = [*replace(compiler, quick=False).kernel_flags, *(compiler.checked_flags if checked else ())]
     done = compiler.run([*flags, "-w", "-x", "c++-header", str(INCLUDE / HEADER), "-o", str(made)])
-    if not done.returncode:  # else kernels are compiled without it, and tell what is wrong
+    if not done.returncode:  # otherwise kernels are compiled without it, and errors appear there
         folder = header_folder(compiler, runtime, checked)
         try:
             write_atomically(folder / f"{HEADER}.gch", made.read_bytes(), 0o644)
@@ -98,10 +98,11 @@ def _precompile(compiler: Compiler, checked: bool, made: Path, runtime: Path) ->
 
 
 def header_folder(compiler: Compiler, runtime: Path, checked: bool) -> Path:
-    """Where g++ finds the precompiled header, if there is one: made with the runtime, used if it is there.
+    """Return the folder of the precompiled header. It is built with the runtime and used if it exists.
 
-    Messages and debugging information name headers by where they lay: a checkout takes its own one only.
-    It is the same for kernels that are compiled in another way.
+    Messages and debugging information contain the paths of headers, so a checkout only uses its own. The
+    header
+    is the same for kernels that are compiled in another way.
     """
     compiler = replace(compiler, quick=False, fill="pattern")
     flags = (*compiler.kernel_flags, *(compiler.checked_flags if checked else ()))

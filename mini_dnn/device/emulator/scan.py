@@ -1,4 +1,4 @@
-"""What the build has to know of a kernel file: its kernels, and its dynamic shared arrays."""
+"""Find what the build must know about a kernel file: its kernels, and its dynamic shared arrays."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 LINE_MARKER = re.compile(r'^# \d+ "(?:[^"\\]|\\.)*"(?P<flags>[ \d]*)$')
-SYSTEM_HEADER = "3"  # flag of a line marker: GCC manual, "Preprocessor Output"
+SYSTEM_HEADER = "3"  # flag in a line marker: GCC manual, "Preprocessor Output"
 LATE_ALIGNAS = re.compile(r"(?:__shared__|\)\))\s*alignas\b")  # qualifiers become attributes: "... ))"
 ATTRIBUTE = re.compile(r"__attribute__\s*\(\((?:[^()]|\([^()]*\))*\)\)")
 TOKEN = re.compile(
@@ -23,20 +23,20 @@ TOKEN = re.compile(
 class Scan:
     """Names found in a preprocessed file, each once, in the order of the file."""
 
-    kernels: tuple[str, ...]  # extern "C": can be launched
+    kernels: tuple[str, ...]  # extern "C": these can be launched
     other_kernels: tuple[str, ...]  # without extern "C", or templates
     dynamic_shared: tuple[str, ...]  # extern __shared__ T name[]
-    late_alignas: bool  # "__shared__ alignas(16) T x", which nvcc takes and g++ does not
+    late_alignas: bool  # "__shared__ alignas(16) T x", which nvcc accepts and g++ does not
 
 
 def scan(preprocessed: str) -> Scan:
-    """Read the output of ``g++ -E -DEMULATOR_SCAN``, in which CUDA's qualifiers are left as they are."""
+    """Parse the output of ``g++ -E -DEMULATOR_SCAN``, in which CUDA's qualifiers are unchanged."""
     own = _own_text(preprocessed)
     text = ATTRIBUTE.sub(" ", own)
     kernels: dict[str, None] = {}
     others: dict[str, None] = {}
-    blocks: list[bool] = []  # for each open brace: is it that of extern "C" {
-    in_c = is_template = False  # of the declaration being read
+    blocks: list[bool] = []  # for each open brace: whether it belongs to extern "C" {
+    in_c = is_template = False  # for the current declaration
     for token in TOKEN.finditer(text):
         if token["c_linkage"]:
             in_c = True
@@ -67,7 +67,7 @@ def scan(preprocessed: str) -> Scan:
 
 
 def _own_text(preprocessed: str) -> str:
-    """The lines that come from the user's files, not from system headers or the emulator's."""
+    """The lines that come from the user's files, not from headers of the system or the emulator."""
     lines = []
     system = False
     for line in preprocessed.splitlines():

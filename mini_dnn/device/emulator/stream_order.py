@@ -1,4 +1,4 @@
-"""What streams did to memory, and what orders them: two of them that nothing orders must not meet."""
+"""Find conflicts between streams: two streams must not use the same memory without an order."""
 
 from __future__ import annotations
 
@@ -14,53 +14,54 @@ Event = Mapping[int, int]  # how far each stream had come
 
 @dataclass(frozen=True)
 class Work:
-    """Something that a stream was given."""
+    """One piece of work of a stream."""
 
     kind: str  # "launch", "copy_in", "copy_out" or "copy"
-    name: str  # of the kernel, or of what is copied to or from
+    name: str  # the name of the kernel, or of the array that is copied
     stream: int
-    tick: int  # it is the stream's first, second, ...
-    part: tuple[int, int] = (0, 0)  # bytes of a buffer that is copied
+    tick: int  # its sequence number on the stream
+    part: tuple[int, int] = (0, 0)  # byte range of a buffer that is copied
 
 
 @dataclass(frozen=True)
 class Clash:
-    """Two works of different streams on one element, one of them writing, and nothing orders them."""
+    """Two pieces of work on different streams that use one element without an order, at least one writing."""
 
     first: Work
     second: Work
-    address: int  # of the buffer
-    offset: int  # bytes from there
+    address: int  # address of the buffer
+    offset: int  # byte offset in the buffer
     first_writes: bool
     second_writes: bool
 
 
 @dataclass
 class _Cells:
-    """What was done last to each piece of a buffer: the numbers of works."""
+    """The last accesses to each piece of a buffer, as numbers of works."""
 
     unit: int
     writer: np.ndarray
-    atomic: np.ndarray  # whether that was atomic
+    atomic: np.ndarray  # whether that access was atomic
     readers: dict[int, np.ndarray] = field(default_factory=dict)  # by stream
 
 
 class StreamOrder:
-    """Follows streams as a device is given work: by vector clocks.
+    """Tracks streams with vector clocks while a device is given work.
 
-    Works are ordered by their stream, by events that are recorded on one stream and that another waits for,
-    and by a host that waits.
+    Work is ordered by its stream, by events that one stream records and another one waits for, and by a host
+    that
+    waits.
     """
 
     def __init__(self) -> None:
-        self.works: list[Work | None] = [None]  # the first is nobody's
-        self.early: list[Work] = []  # copies to the host of what no work had written
+        self.works: list[Work | None] = [None]  # the first entry stands for no work
+        self.early: list[Work] = []  # copies to the host of data that no work had written
         self._clocks: dict[int, dict[int, int]] = {}
         self._host: dict[int, int] = {}  # what the host has waited for
         self._cells: dict[int, _Cells] = {}
 
     def begin(self, kind: str, name: str, stream: int, part: tuple[int, int] = (0, 0)) -> Work:
-        """A stream is given something."""
+        """Add a piece of work to a stream."""
         clock = self._clock(stream)
         clock[stream] = clock.get(stream, 0) + 1
         work = Work(kind, name, stream, clock[stream], part)
@@ -68,35 +69,35 @@ class StreamOrder:
         return work
 
     def record(self, stream: int) -> Event:
-        """How far a stream has come."""
+        """Record how far a stream has come."""
         return dict(self._clock(stream))
 
     def wait(self, event: Event, stream: int) -> None:
-        """What a stream is given from here on comes after an event."""
+        """Order later work of a stream after an event."""
         _merge(self._clock(stream), event)
 
     def wait_on_host(self, stream: int | None = None) -> None:
-        """What any stream is given from here on comes after the work of one, or of all."""
+        """Order later work of all streams after the work of one stream, or of all streams."""
         for number in [*self._clocks] if stream is None else [stream]:
             _merge(self._host, self._clock(number))
         for clock in self._clocks.values():
             _merge(clock, self._host)
 
     def watch(self, address: int, nbytes: int, unit: int) -> None:
-        """From here on there is a buffer, of pieces of so many bytes."""
+        """Add a buffer, divided into pieces of ``unit`` bytes."""
         count = -(-nbytes // unit)
         self._cells[address] = _Cells(unit, np.zeros(count, np.int32), np.zeros(count, bool))
 
     def pieces(self, address: int) -> int:
-        """How many pieces a buffer has."""
+        """Return the number of pieces of a buffer."""
         return len(self._cells[address].writer)
 
     def knows(self, address: int) -> bool:
-        """Whether there is a buffer."""
+        """Whether the buffer is known."""
         return address in self._cells
 
     def touch_range(self, work: Work, address: int, first: int, last: int, how: int) -> Clash | None:
-        """A work does something to bytes ``first`` to ``last - 1`` of a buffer."""
+        """Note that work uses bytes ``first`` to ``last - 1`` of a buffer, and return a conflict."""
         cells = self._cells[address]
         touched = np.zeros(len(cells.writer), np.uint8)
         touched[first // cells.unit : -(-last // cells.unit)] = how
@@ -105,12 +106,12 @@ class StreamOrder:
         return self.touch(work, address, touched)
 
     def touch(self, work: Work, address: int, touched: np.ndarray) -> Clash | None:
-        """A work, the last one, does something to the pieces of a buffer; the clash with an earlier one.
+        """Note that the last piece of work uses pieces of a buffer, and return a conflict with earlier work.
 
         Parameters
         ----------
         touched
-            ``(pieces,) uint8``: how each was used last, 0 where it was not.
+            ``(pieces,) uint8``: the last use of each piece, 0 for unused ones.
         """
         cells = self._cells[address]
         number = len(self.works) - 1
@@ -149,7 +150,7 @@ class StreamOrder:
         return Clash(first, work, address, at * cells.unit, first_writes, bool(writes[at]))
 
     def _unordered(self, work: Work) -> np.ndarray:
-        """For each work whether nothing orders it before this one."""
+        """For each piece of work, whether nothing orders it before this one."""
         clock = self._clock(work.stream)
         return np.array([one is not None and one.tick > clock.get(one.stream, 0) for one in self.works])
 

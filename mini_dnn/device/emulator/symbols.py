@@ -1,4 +1,4 @@
-"""What a checked kernel library says of itself: its variables, and the source line of an address."""
+"""Information from a checked kernel library: its variables, and the source line of an address."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SYMBOL = re.compile(
     re.MULTILINE,
 )
 LOAD = re.compile(r"^ +LOAD +\S+ +0x(?P<start>[0-9a-f]+) +\S+ +\S+ +0x(?P<size>[0-9a-f]+) +RW", re.MULTILINE)
-# of the same, what the loader alone writes: tables of virtual functions, constants with addresses
+# Sections that only the loader writes: tables of virtual functions, constants with addresses
 FIXED = re.compile(
     r"^ +GNU_RELRO +\S+ +0x(?P<start>[0-9a-f]+) +\S+ +\S+ +0x(?P<size>[0-9a-f]+)", re.MULTILINE
 )
@@ -35,18 +35,18 @@ class Variable:
     """A variable of a kernel library."""
 
     name: str  # as in the source
-    offset: int  # of shared arrays: from the anchor; of others: from where the library lies
-    nbytes: int  # -1: dynamic shared memory
-    is_array: bool = True  # False: the compiler's own note of whether one is initialised
+    offset: int  # from the anchor for shared arrays, otherwise from the beginning of the library
+    nbytes: int  # -1 for dynamic shared memory
+    is_array: bool = True  # False for the compiler's own flag of whether one is initialised
 
 
 @dataclass(frozen=True)
 class Symbols:
-    """Variables of a kernel library."""
+    """The variables of a kernel library."""
 
     shared: tuple[Variable, ...]
     variables: tuple[Variable, ...]  # __constant__ and __device__
-    data: tuple[int, int]  # where these lie, from the start of the library
+    data: tuple[int, int]  # their range, relative to the beginning of the library
 
 
 @cache
@@ -65,7 +65,7 @@ def _output(*command: str) -> str:
 
 
 def read_symbols(library: Path) -> Symbols:
-    """The variables of a library that was built for checked mode."""
+    """Read the variables of a library that was built for checked mode."""
     text = _output(_tool("readelf"), "-sWl", str(library))
     found = {match["name"]: match for match in SYMBOL.finditer(text.partition("'.symtab'")[2])}
     anchor = int(found[ANCHOR]["value"], 16)
@@ -82,7 +82,7 @@ def read_symbols(library: Path) -> Symbols:
 
 
 def _data(text: str) -> tuple[int, int]:
-    """From where to where a library can be written once it is loaded, of what readelf says."""
+    """The range that is writable after loading, from the output of readelf."""
     spans = [(int(m["start"], 16), int(m["size"], 16)) for m in LOAD.finditer(text)]
     if not spans:
         return 0, 0
@@ -92,7 +92,7 @@ def _data(text: str) -> tuple[int, int]:
 
 
 def static_shared_bytes(library: Path, kernel: str) -> int:
-    """Of the arrays that a kernel declares itself: thread-local symbols that are named after it."""
+    """The bytes of the arrays that a kernel declares: thread-local symbols that are named after it."""
     text = _output(_tool("readelf"), "-sWl", str(library)).partition("'.symtab'")[2]
     own = f"_ZZ{len(kernel)}{kernel}E"
     arrays = {m["name"]: m for m in SYMBOL.finditer(text) if m["type"] == "TLS" and m["name"].startswith(own)}
@@ -100,12 +100,12 @@ def static_shared_bytes(library: Path, kernel: str) -> int:
 
 
 def _size(symbol: re.Match[str]) -> int:
-    """Bytes of a symbol, which readelf prints in hexadecimal from 100,000 on."""
+    """The size of a symbol in bytes, which readelf prints in hexadecimal from 100,000 on."""
     return int(symbol["size"], 0)
 
 
 def plain_name(symbol: str) -> str:
-    """``"w_tile"`` of ``"_ZZ4gemmE6w_tile"``: the last name of a mangled one."""
+    """The last name in a mangled name: ``"w_tile"`` for ``"_ZZ4gemmE6w_tile"``."""
     if not symbol.startswith("_Z"):
         return symbol
     demangled = _output(_tool("c++filt"), symbol).strip()
@@ -113,7 +113,7 @@ def plain_name(symbol: str) -> str:
 
 
 def source_lines(library: Path, addresses: Sequence[int]) -> list[tuple[str, int]]:
-    """File and line of the kernel's code at each address: of the call, where that is in a header."""
+    """Return file and line in the kernel's code for each address. In a header, it is the line of the call."""
     if not addresses:
         return []
     text = _output(
@@ -139,12 +139,12 @@ ATTRIBUTE = re.compile(r"^    <[0-9a-f]+> +DW_AT_(\w+) *: (?:\([^)]*\):? ?)?(.*?
 
 
 def declared(library: Path, name: str, nbytes: int) -> tuple[tuple[int, ...], int]:
-    """Shape, and bytes per element, of the array of that name, from the debugging information.
+    """Return the shape, and the bytes per element, of an array, from the debugging information.
 
     Parameters
     ----------
     nbytes
-        Its size: of an array without bounds (dynamic shared memory), what the launch gave it.
+        Its size. For an array without bounds (dynamic shared memory), the size given at the launch.
     """
     text = _output(_tool("readelf"), "--debug-dump=info", str(library))
     entries = [(m["at"], m["tag"], dict(ATTRIBUTE.findall(m["body"]))) for m in ENTRY.finditer(text)]
@@ -161,7 +161,7 @@ def declared(library: Path, name: str, nbytes: int) -> tuple[tuple[int, ...], in
             for _, child, bound in entries[i + 1 :]:
                 if child != "subrange_type":
                     break
-                count = int(bound.get("count", "0"), 0)  # clang++ counts, g++ gives the last index
+                count = int(bound.get("count", "0"), 0)  # clang++ has the count, g++ the last index
                 shape.append(count or int(bound.get("upper_bound", "-1"), 0) + 1)
         elif "byte_size" in attributes:
             size = int(attributes["byte_size"], 0)

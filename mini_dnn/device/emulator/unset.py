@@ -1,7 +1,8 @@
-"""Variables of a thread that nobody sets: what the compiler says of them, kept with the library.
+"""Uninitialised variables of a thread: the compiler's warnings, stored in the library.
 
-The compiler warns of a variable that some path leaves unset, whether that path is taken or not. So a warning
-is not a finding: `check` runs such a kernel once more, with zeros in these variables, and compares the
+The compiler warns of a variable that some path leaves uninitialised, even if that path is never taken.
+Therefore,
+a warning is not a finding: `check` runs such a kernel again, with zeros in these variables, and compares the
 outputs.
 """
 
@@ -25,7 +26,7 @@ ENTRY = re.compile(r"\]\s+(?P<file>[^\t\n]+?):(?P<line>\d+):(?P<name>[^\n]+)$", 
 
 @dataclass(frozen=True)
 class Unset:
-    """A use of a variable that need not be set there."""
+    """A use of a variable that may be uninitialised."""
 
     name: str
     file: str
@@ -33,7 +34,10 @@ class Unset:
 
 
 def unset_section(messages: str) -> str:
-    """Assembly that keeps in a library what the compiler said: of lines of headers, where these are used."""
+    """Assembly that stores the compiler's warnings.
+
+    Lines in headers become the lines where these are used.
+    """
     found: dict[str, None] = {}
     end = 0
     for match in WARNING.finditer(messages):
@@ -41,7 +45,7 @@ def unset_section(messages: str) -> str:
         end = match.end()
         own = next((place for place in places if not place["file"].startswith(str(INCLUDE))), None)
         if own:
-            name = match["name"].split("::")[0].partition(".")[0]  # 'acc.float4::x' is of acc
+            name = match["name"].split("::")[0].partition(".")[0]  # 'acc.float4::x' is part of acc
             found[f"{own['file']}:{own['line']}:{name}"] = None
     if not found:
         return ""
@@ -50,7 +54,7 @@ def unset_section(messages: str) -> str:
 
 
 def unset_variables(library: Path) -> list[Unset]:
-    """What the compiler said of a library that was built for checked mode."""
+    """Read the compiler's warnings from a library that was built for checked mode."""
     command = ["readelf", "-p", SECTION, str(library)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return [Unset(m["name"], m["file"], int(m["line"])) for m in ENTRY.finditer(done.stdout)]

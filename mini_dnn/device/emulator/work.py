@@ -1,4 +1,4 @@
-"""Work that is kept to be done again: it runs, to its end, when it is asked for."""
+"""Work that is stored and runs, to its end, each time it is issued."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mini_dnn.errors import DeviceError
 
 
 class EmulatorGraph:
-    """Work that runs again, from the start, when it is replayed."""
+    """Work that runs again from the start at each replay."""
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work: Callable[[], None] | None = work
@@ -29,21 +29,21 @@ class EmulatorGraph:
 
 
 class EmulatorStream:
-    """See `mini_dnn.device.base.ForeignStream`. Buffers that are lent lie in host memory."""
+    """See `mini_dnn.device.base.ForeignStream`. Lent buffers are in host memory."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
 
     def is_current(self) -> bool:
-        """It always can: there is one processor."""
+        """Always true: there is only one processor."""
         return True
 
     def is_captured(self) -> bool:
-        """It never is."""
+        """Always false."""
         return False
 
     def number(self) -> int:
-        """The same for all: no work of theirs overlaps."""
+        """The same for all streams, because their work never overlaps."""
         return 0
 
     def launch(
@@ -57,24 +57,24 @@ class EmulatorStream:
         cluster: Sizes,
         early: bool,
     ) -> Work:
-        """The launch of a kernel."""
+        """Prepare the launch of a kernel."""
         launch = self._device.launch
         return partial(launch, module, kernel, grid, block, args, shared_bytes, 0, cluster, early)
 
     def copy(self, target: Buffer, source: Buffer) -> Work:
-        """The copy of all of ``source`` to the front of ``target``."""
+        """Prepare a copy of all of ``source`` to the beginning of ``target``."""
         return partial(self._device.copy, target, source)
 
     def gemm(self, product: Product, a: Buffer, b: Buffer, c: Buffer) -> Work:
-        """The product, which the emulator refuses."""
+        """Prepare the product, which the emulator refuses."""
         return partial(self._device.gemm, product, a, b, c)
 
     def follow(self, handle: int) -> None:
-        """Do nothing: what was asked for is done."""
+        """Do nothing: all work is already complete."""
 
     def mark(self) -> Callable[[], bool]:
-        """All is done."""
+        """Return a function that is always true, because all work is complete."""
         return lambda: True
 
     def free(self) -> None:
-        """There is nothing to free."""
+        """Do nothing, because there is nothing to free."""
