@@ -217,8 +217,7 @@ def limit(spent: Spent, output: float, run: float) -> str:
     """Return what limits a run: ``"decoding"``, ``"copies"``, ``"network"``, ``"results"`` or ``"output"``.
 
     The writer of the results waits for the first three. Therefore, they are the limit even if results take
-    more
-    time, unless the waits are so short that they only check whether the work is done.
+    more time, unless the waits are so short that they only check whether the work is done.
 
     Parameters
     ----------

@@ -245,12 +245,9 @@ class Device(Protocol):
         """Record the copies and launches that ``work`` issues on a stream, so that they can be replayed.
 
         ``work`` may use other streams if they first wait for this stream, and if this stream waits for them
-        at
-        the end. Its host arrays must be `pinned`, and it must not allocate or synchronise. A device may run
-        it once
-        before recording, so it must not overwrite data that are still needed. Arrays and buffers must exist
-        as long
-        as the graph.
+        at the end. Its host arrays must be `pinned`, and it must not allocate or synchronise. A device may
+        run it once before recording, so it must not overwrite data that are still needed. Arrays and buffers
+        must exist as long as the graph.
 
         Raises
         ------

@@ -29,8 +29,7 @@ def cache_dir() -> Path:
     """Return the folder for compiled kernels, creating it if necessary. It can be deleted at any time.
 
     It is ``MINI_DNN_CACHE`` if set, otherwise ``$XDG_CACHE_HOME/mini_dnn``, otherwise ``~/.cache/mini_dnn``.
-    If
-    that is not writable (a read-only home), a private folder in the temporary directory is used instead.
+    If that is not writable (a read-only home), a private folder in the temporary directory is used instead.
 
     Raises
     ------

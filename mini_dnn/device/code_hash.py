@@ -32,11 +32,9 @@ def code_hash(source: Path) -> str:
     """SHA-256 over the code of a kernel's files, of the ``variant.py`` next to it, and of its host half.
 
     Two variants with the same hash launch the same code in the same way. The hash does not depend on
-    comments,
-    docstrings, white space or the text of the idea. It does not depend on the module of mini_dnn from which
-    something is imported, and lines may move to a part of their file (see `is_part`). Any other change
-    changes
-    the hash, such as that of a grid, a definition or a token of the kernel.
+    comments, docstrings, white space or the text of the idea. It does not depend on the module of mini_dnn
+    from which something is imported, and lines may move to a part of their file (see `is_part`). Any other
+    change changes the hash, such as that of a grid, a definition or a token of the kernel.
     """
     codes = [cpp_code(text) for text in texts(source)]
     descriptions = python_files(source.with_name("variant.py"))

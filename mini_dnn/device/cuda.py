@@ -230,8 +230,7 @@ class CudaDevice:
         """Overwrite twice the size of the L2 cache, long enough for launches to queue up behind it.
 
         Before that, lines that a kernel asked the cache to keep become normal ones. The following launches
-        are timed
-        without the gaps in which the host prepares the next launch.
+        are timed without the gaps in which the host prepares the next launch.
         """
         if self._flush is None:
             self._flush = self.empty("L2 flush", (2 * self.l2_bytes,), np.uint8)

@@ -16,8 +16,7 @@ class CudaGraph:
     ----------
     work
         Gives work to the stream, or to other streams that wait for it and that it waits for at the end. All
-        of
-        the work must have run before (the first launch of a kernel loads it), and it must not synchronise.
+        of the work must have run before (the first launch of a kernel loads it), and it must not synchronise.
     stream
         The handle of the stream, which must not be the default stream.
 

@@ -39,10 +39,8 @@ def steps(records: np.ndarray, names: Sequence[str] = ()) -> Steps:
     """Order the records of one block, which must be sorted by warp.
 
     All warps start at step 0. An access to shared memory takes one more step for each bank conflict. All
-    warps
-    that wait at a barrier leave it one step after the last of them has arrived. A wait for an mbarrier ends
-    one
-    step after the arrivals of its phase.
+    warps that wait at a barrier leave it one step after the last of them has arrived. A wait for an mbarrier
+    ends one step after the arrivals of its phase.
 
     Parameters
     ----------
@@ -123,8 +121,7 @@ def _mbarriers(
     """Return the records that arrive at an mbarrier, and the waits with the arrivals that they need.
 
     The number of arrivals per phase is not recorded: each warp that arrives at all is assumed to arrive once
-    per
-    phase. The first wait for parity 1 refers to the phase before the first one, and does not wait.
+    per phase. The first wait for parity 1 refers to the phase before the first one, and does not wait.
     """
     number = {name: i for i, name in enumerate(names)}
     arrives, waits = (
@@ -169,8 +166,7 @@ def _costs(records: np.ndarray) -> np.ndarray:
     """The steps of each record: one, plus one for each bank conflict; none for further records of a copy.
 
     A copy that one instruction starts has a record for each piece of global memory, and further records for
-    its
-    accesses to shared memory.
+    its accesses to shared memory.
     """
     same = (records["warp"][1:] == records["warp"][:-1]) & (records["pc"][1:] == records["pc"][:-1])
     further = np.concatenate([[False], same])[: len(records)] & np.isin(records["kind"], COPIES)

@@ -28,8 +28,7 @@ class Check:
         Points earned and possible. A check without points can still rule out credit.
     message
         The text for the student: the failure, the first wrong element, the hint. For a hidden check it names
-        no
-        shape, seed or value.
+        no shape, seed or value.
     staff
         Additional text for staff only: shapes, seeds, times.
     hidden

@@ -1,8 +1,7 @@
 """Op times that a submission cannot manipulate.
 
 Each timed call gets random inputs in buffers that contain NaN elsewhere, with a cold L2 cache. Its outputs
-are
-judged: some entries of the batch element by element, and all of them at once if the operation has an
+are judged: some entries of the batch element by element, and all of them at once if the operation has an
 `Operation.audit`. The inputs must be unchanged, nothing may still run after the clock has stopped, and no
 time may be less than the least time for moving the bytes and computing. Set-up is not timed. It runs before
 there are inputs.

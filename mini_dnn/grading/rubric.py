@@ -54,10 +54,9 @@ A file with every possible entry::
     points = { correct = 4, hidden = 3, accuracy = 1, checked = 1, performance = 6 }
 
 ``name``, ``[correct]`` and a ``[[variant]]`` are required. ``op = "softmax"`` next to ``name`` selects
-another
-operation than the default one. Then shapes are those of its problems (``run.py list`` shows them), and
-variants have names such as ``softmax/mine``, a folder in ``ladders/``. Each variant gets the checks that are
-worth points, and always ``correct``. A variant that fails ``correct`` earns nothing, because it computes
+another operation than the default one. Then shapes are those of its problems (``run.py list`` shows them),
+and variants have names such as ``softmax/mine``, a folder in ``ladders/``. Each variant gets the checks that
+are worth points, and always ``correct``. A variant that fails ``correct`` earns nothing, because it computes
 something else. With ``per_shape`` it still earns its part of the points for ``correct``. A shape that the
 variant refuses counts as wrong. Late days are up to the system that collects the submissions.
 """

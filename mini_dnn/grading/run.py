@@ -1,10 +1,9 @@
 """Grade many submissions in parallel, separately, and resume where an earlier run was stopped.
 
 The folder of results holds ``grades/NAME.json`` for each submission, with the hash of the submission and of
-the
-rubric. It is written atomically when a submission has been graded. A submission is not graded again if its
-file
-exists and the hash matches. Workers do the grading, and an engine runs the workers: see `mini_dnn.work`.
+the rubric. It is written atomically when a submission has been graded. A submission is not graded again if
+its file exists and the hash matches. Workers do the grading, and an engine runs the workers: see
+`mini_dnn.work`.
 """
 
 from __future__ import annotations
@@ -76,16 +75,13 @@ def grade_all(
         Where to grade; by default, on as many processes of this machine as the setting says.
     gpu
         Where GPUs are. If it is given, grading has two stages: ``engine`` runs all checks in the emulator,
-        and
-        ``gpu`` times the variants that passed.
-        ``gpu`` times what has passed.
+        and ``gpu`` times the variants that passed.
 
     Returns
     -------
     grades, failures
         The grades in the order of the submissions. Failures are reasons, by name, why a submission could not
-        be
-        graded through no fault of its own; the next run tries it again.
+        be graded through no fault of its own; the next run tries it again.
 
     Raises
     ------

@@ -1,10 +1,8 @@
 """Find submissions that resemble each other, or variants of this repository. It is only a hint to look.
 
 The comparison uses fingerprints of tokens (`mini_dnn.variant.fingerprints`), so names, layout and comments do
-not
-matter. Code that was given to the students does not count, and neither does code that most of the class has
-in
-common.
+not matter. Code that was given to the students does not count, and neither does code that most of the class
+has in common.
 """
 
 from __future__ import annotations

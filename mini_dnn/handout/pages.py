@@ -39,8 +39,7 @@ def pruned(pages: Pages, files: Collection[str], names: Collection[str]) -> dict
 
     Rows of tables, pictures and commands that need absent files are removed. Other links become plain text.
     Sections between ``<!-- solutions:start -->`` and ``<!-- solutions:end -->`` are removed as a whole, and
-    so are
-    headings with nothing left below them.
+    so are headings with nothing left below them.
 
     Parameters
     ----------

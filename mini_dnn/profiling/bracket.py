@@ -1,17 +1,12 @@
 """Bracket a kernel's time on a GPU between two bounds, from what it moves and computes.
 
 Each unit of the GPU needs a time for its share of the work. A kernel cannot be faster than the unit that
-needs
-the longest time. It is slower if its blocks do not fill the multiprocessors, if too few warps hide the
-latency
-of instructions, or if too few blocks keep several units busy at the same time. The launch adds to the time.
-If
-the slowest unit works for less than `BUSY` of the time, latency limits the kernel. Nsight Compute uses the
-same
-threshold. The counts of integer instructions and branches are estimates, because g++ compiled the kernel and
-not nvcc, so the lower bound leaves them out. The bracket is not a prediction: clock rates and cache misses
-are
-unknown.
+needs the longest time. It is slower if its blocks do not fill the multiprocessors, if too few warps hide the
+latency of instructions, or if too few blocks keep several units busy at the same time. The launch adds to the
+time. If the slowest unit works for less than `BUSY` of the time, latency limits the kernel. Nsight Compute
+uses the same threshold. The counts of integer instructions and branches are estimates, because g++ compiled
+the kernel and not nvcc, so the lower bound leaves them out. The bracket is not a prediction: clock rates and
+cache misses are unknown.
 """
 
 from __future__ import annotations
@@ -36,8 +31,7 @@ SURE, UNSURE = 1.5, 1.15  # ratio of the longest to the second longest time
 BUSY = 0.6  # fraction of the time that a limiting unit is busy; see the rule of ncu's "Speed of Light"
 KEPT = 0.5  # fraction of the L2 cache: written data that need not be in DRAM when a kernel ends
 # The latency of instructions in clocks on Hopper. Volta and its successors differ by a few clocks. W. Luo et
-# al.,
-# "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture", arXiv:2402.13499; Z. Jia et al.,
+# al., "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture", arXiv:2402.13499; Z. Jia et al.,
 # arXiv:1804.06826.
 ARITHMETIC_CLOCKS, SHARED_CLOCKS, L2_CLOCKS, PRODUCT_CLOCKS = 4, 29, 260, 33
 # Instructions of a warp for reading its indices and parameters, and for its end: see docs/counters.md

@@ -6,11 +6,10 @@ functions); NVIDIA's white papers of Turing (T4), A100, GA102 (RTX 3090, A40), A
 the data sheets of H200, A40, L4 and L40S (multiprocessors, boost clock, memory, tensor cores, L2 cache).
 
 The A100's white paper gives 5,120 bytes per clock for its L2 cache. On an H200, Nsight Compute's L2
-throughput
-is 100 % at 23 TB/s of hits, and at 4.5 TB/s of traffic from and to DRAM; both kinds of kernels are in
-benchmarks/results/counters/limits-*.json. This project has no measurement for the other GPUs. It assumes 40
-bytes per clock and multiprocessor, a little less than the A100 has, and no limit of the L2 cache for traffic
-from and to DRAM.
+throughput is 100 % at 23 TB/s of hits, and at 4.5 TB/s of traffic from and to DRAM; both kinds of kernels are
+in benchmarks/results/counters/limits-*.json. This project has no measurement for the other GPUs. It assumes
+40 bytes per clock and multiprocessor, a little less than the A100 has, and no limit of the L2 cache for
+traffic from and to DRAM.
 """
 
 from __future__ import annotations

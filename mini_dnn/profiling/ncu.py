@@ -86,8 +86,7 @@ def parse(text: str) -> list[Kernel]:
     """Read the output of ``ncu --page raw --csv``: a line of names, one of units, and one for each launch.
 
     Messages before the table are skipped, and so are values that are not numbers. Without a table, the list
-    is
-    empty.
+    is empty.
     """
     lines = text.splitlines()
     start = next((i for i, line in enumerate(lines) if f'"{NAME_COLUMN}"' in line), None)

@@ -39,8 +39,7 @@ SPECIAL = {
 }
 ROUNDED = {"div": 9, "sqrt": 8}  # likewise, including Newton iterations and a test for the slow path
 # Integers, comparisons and branches. A GPU has about as many of them, and about 25 for a division. It has
-# none
-# for jumps between the parts of a loop, which nvcc arranges in order, for the stack, and for zeros.
+# none for jumps between the parts of a loop, which nvcc arranges in order, for the stack, and for zeros.
 OTHER = re.compile(
     r"(?:add|sub|i?mul|sh[lr]|sar|and|or|xor|neg|not|cmp|test)[bwlq]?|lea|cmov\w+|set\w+|j(?!mp)\w+"
 )
@@ -72,8 +71,7 @@ def operations(library: Path) -> tuple[Operation, ...]:
 
     Additions and subtractions are one kind. Divisions, square roots and functions such as expf are "special".
     Arithmetic on halves and in tensor cores is not included. "other" estimates how many further instructions
-    a
-    GPU needs. Of the emulator's own headers, it only includes those for halves.
+    a GPU needs. Of the emulator's own headers, it only includes those for halves.
     """
     text = _output(_tool("objdump"), "-dl", "--no-show-raw-insn", "-j", ".text", str(library))
     starts: list[int] = []

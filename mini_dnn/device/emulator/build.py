@@ -33,14 +33,12 @@ from mini_dnn.progress import busy
 MAX_SHARED_BYTES = 227 * 1024  # per block, on sm_90: CUDA C++ Programming Guide, technical specifications
 MAX_STATIC_SHARED_BYTES = 48 * 1024  # nvcc and the driver refuse more
 # If it were thread_local, g++ would access it through a generated function, which would contain counters like
-# a
-# kernel, and workers of a cluster need it before they have counters.
+# a kernel, and workers of a cluster need it before they have counters.
 DYNAMIC_BYTES = 'extern __thread char emulator_dynamic_bytes[] asm("emulator_dynamic_shared");'
 IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 
 # With these, a kernel could find out the optimisation level, and thereby the mode. A copy under its builtin
-# name
-# would be compiled inline, where no hook of checked mode sees it.
+# name would be compiled inline, where no hook of checked mode sees it.
 BLIND = (
     *(f"#define __builtin_{name} {name}" for name in COPIES),
     "#define __builtin_constant_p(...) 0",
@@ -230,8 +228,7 @@ def _check_static_shared(source: Path, found: Scan, library: Path) -> None:
 def _descriptions(found: Scan, seen: bool) -> list[str]:
     """C++ code that describes the file's contents to the host."""
     # With inlined functions, as in nvcc, it is visible which array of a thread a pointer refers to. The
-    # kernel file
-    # must not notice that: its text is the same in both modes.
+    # kernel file must not notice that: its text is the same in both modes.
     whole = [f"__attribute__((flatten)) decltype({name}) {name};" for name in found.kernels if seen]
     kernels = [f'emulator_kernel<&{name}>("{name}")' for name in found.kernels]
     kernels += [f'emulator_kernel_without_c_linkage("{name}")' for name in found.other_kernels]

@@ -1,9 +1,8 @@
 """Checked mode: the emulator stops a launch at the first wrong access and explains it.
 
 The kernel is compiled so that each memory access calls a hook in ``runtime/checked/hooks.cpp``. The hooks
-know the
-bounds of all arrays, who wrote them last, and which barriers came in between. One worker runs the blocks one
-after the other, so each run reports the same finding.
+know the bounds of all arrays, who wrote them last, and which barriers came in between. One worker runs the
+blocks one after the other, so each run reports the same finding.
 """
 
 from __future__ import annotations

@@ -21,8 +21,7 @@ COMMON = ("-std=c++20", "-O3", "-march=native", "-fPIC", "-U_FORTIFY_SOURCE", "-
 RUNTIME_FLAGS = (*COMMON, "-pthread")
 RUNTIME_LINK_FLAGS = ("-shared",)
 # Two modules may have inline functions of the same name with different tile sizes: neither may replace the
-# other.
-# Kernels have their own heap: runtime/heap.cpp.
+# other. Kernels have their own heap: runtime/heap.cpp.
 HEAP = ("malloc", "free", *(f"_Zn{kind}m{end}" for kind in "wa" for end in ("", "St11align_val_t")))
 HEAP += tuple(
     f"_Zd{kind}Pv{end}" for kind in "la" for end in ("", "m", "St11align_val_t", "mSt11align_val_t")
@@ -49,12 +48,9 @@ GCC_FLAGS = (
     "-fmax-errors=8",
 )
 # Checked mode: each access calls a hook of ``runtime/checked/hooks.cpp``. The sanitizers' own runtimes are
-# not
-# linked. DWARF 4 is used because addr2line of binutils 2.40 confuses the files of DWARF 5. With separate
-# sections,
-# each variable is a label in the assembly, after which bytes can be added that belong to no variable. Copies
-# by
-# the C library remain calls, which the linker redirects to ours.
+# not linked. DWARF 4 is used because addr2line of binutils 2.40 confuses the files of DWARF 5. With separate
+# sections, each variable is a label in the assembly, after which bytes can be added that belong to no
+# variable. Copies by the C library remain calls, which the linker redirects to ours.
 COPIES = ("memcpy", "memmove", "memset")
 # Functions that g++ would inline without a hook. No kernel has them, and the grader refuses calls of them.
 TEXTS = (
@@ -97,8 +93,7 @@ GCC_CHECKS = (
     "-fno-var-tracking",  # which registers hold a variable is not needed, and takes an eighth of the time
 )
 # The other half of clang++'s own "bounds" are traps, which explain nothing. By default, it leaves out reads
-# that are
-# followed by a write to the same place.
+# that are followed by a write to the same place.
 CLANG_CHECKS = (
     "-fsanitize=thread,array-bounds,alignment,unreachable,return",
     "-mllvm",
@@ -107,10 +102,8 @@ CLANG_CHECKS = (
     "-tsan-distinguish-volatile",
 )
 # Counted mode: each basic block and each access calls a hook of ``runtime/counted/hooks.cpp``. Structs such
-# as
-# float4 are read as a whole, and the code keeps the order of the source; ``runtime/counted/recorder.h``
-# explains
-# why.
+# as float4 are read as a whole, and the code keeps the order of the source; ``runtime/counted/recorder.h``
+# explains why.
 COUNTED_FLAGS = (
     "-gdwarf-4",
     "-DEMULATOR_COUNTED",

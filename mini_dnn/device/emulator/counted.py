@@ -3,8 +3,7 @@
 The kernel is compiled so that each basic block and each memory access calls a hook of
 ``runtime/counted/hooks.cpp``. Afterwards, the lanes of a warp are replayed in lock step
 (``runtime/counted/recorder.h``), where each step is one instruction of the warp. The compiler is g++ and not
-nvcc:
-it may keep a load that nvcc removes or merges with its neighbour, and vice versa.
+nvcc: it may keep a load that nvcc removes or merges with its neighbour, and vice versa.
 """
 
 from __future__ import annotations
@@ -60,10 +59,8 @@ class CountedLaunch:
     ``totals`` has the fields of `counted_interface.TOTAL`, with one entry for each place in the code
     (``pc``),
     kind of access and array. ``records`` has the fields of `counted_interface.RECORD`, in the order of each
-    warp.
-    ``array`` is an index into ``arrays``, and ``name`` is one into ``names``. ``places`` has the source line
-    of
-    each ``pc``.
+    warp. ``array`` is an index into ``arrays``, and ``name`` is one into ``names``. ``places`` has the source
+    line of each ``pc``.
     """
 
     kernel: str

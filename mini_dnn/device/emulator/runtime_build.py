@@ -101,8 +101,7 @@ def header_folder(compiler: Compiler, runtime: Path, checked: bool) -> Path:
     """Return the folder of the precompiled header. It is built with the runtime and used if it exists.
 
     Messages and debugging information contain the paths of headers, so a checkout only uses its own. The
-    header
-    is the same for kernels that are compiled in another way.
+    header is the same for kernels that are compiled in another way.
     """
     compiler = replace(compiler, quick=False, fill="pattern")
     flags = (*compiler.kernel_flags, *(compiler.checked_flags if checked else ()))

@@ -49,8 +49,7 @@ class StreamOrder:
     """Tracks streams with vector clocks while a device is given work.
 
     Work is ordered by its stream, by events that one stream records and another one waits for, and by a host
-    that
-    waits.
+    that waits.
     """
 
     def __init__(self) -> None:

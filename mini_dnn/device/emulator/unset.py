@@ -1,9 +1,8 @@
 """Uninitialised variables of a thread: the compiler's warnings, stored in the library.
 
 The compiler warns of a variable that some path leaves uninitialised, even if that path is never taken.
-Therefore,
-a warning is not a finding: `check` runs such a kernel again, with zeros in these variables, and compares the
-outputs.
+Therefore, a warning is not a finding: `check` runs such a kernel again, with zeros in these variables, and
+compares the outputs.
 """
 
 from __future__ import annotations

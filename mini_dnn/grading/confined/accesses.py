@@ -61,7 +61,6 @@ RETURN_BYTES = 8
 FRAME = TOP.plus(number(-8))  # what rbp holds in a function that calls others; stack.cpp follows these frames
 # The most bytes of a function's frame, including saved registers. If no hook in the function checks the
 # depth of the stack, the limit is smaller than MARGIN in stack.cpp.
-# less than MARGIN of stack.cpp.
 MOST_FRAME, MOST_UNSEEN_FRAME = MAX_FRAME_BYTES + 1024, 4096
 # The most bytes that may be kept over a call of a function of the kernel file, if the runtime does not keep
 # them.

@@ -9,8 +9,7 @@ submission, so its children inherit none of these. It receives JSON messages ove
   ``os.waitpid``.
 
 Each child leads a process group. Its seccomp filter does not let it leave the group, so killing the group
-ends
-all processes that the child started.
+ends all processes that the child started.
 """
 
 from __future__ import annotations

@@ -31,7 +31,6 @@ CHECKS = re.compile(
 )
 # The same without checked mode. The other functions store or jump to an address in their argument. Checked
 # mode is compiled without exceptions and needs none of them.
-# compiled without exceptions, and needs none of them.
 UNHOOKED = re.compile(
     rf"{_STORES}|__cxa_(?:guard_\w+|begin_catch)|__gxx_personality_v0|_Unwind_Resume|_ZSt9terminatev"
 )

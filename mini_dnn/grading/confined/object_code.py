@@ -30,9 +30,7 @@ from mini_dnn.grading.confined.returned import kept_slots, misplaced, needed_roo
 from mini_dnn.grading.confined.values import unknown
 
 # Functions of g++ itself and of the emulator's headers. The latter read what lanes exchange, which was
-# reported
-# to the runtime before. Only the runtime calls them.
-# was told before, and are called by the runtime alone
+# reported to the runtime before. Only the runtime calls them.
 STARTUP = (
     "_init",
     "_fini",

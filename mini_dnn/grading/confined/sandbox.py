@@ -2,9 +2,8 @@
 
 No privileges are needed. Landlock limits files (Linux 5.13 or newer). A seccomp filter limits everything else
 that a process could reach: network, signals, other processes, new programs. There are resource limits, and
-all
-capabilities are dropped. If the system lets users create namespaces, processes, network and shared memory are
-separate as well, and no other files exist.
+all capabilities are dropped. If the system lets users create namespaces, processes, network and shared memory
+are separate as well, and no other files exist.
 """
 
 from __future__ import annotations

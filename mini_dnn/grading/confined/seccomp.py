@@ -142,8 +142,7 @@ def confine(programs: bool) -> None:
     """Forbid all system calls that neither a plan nor a kernel needs, for this process and its children.
 
     A forbidden call ends the process with SIGSYS, so that its status shows the reason. Calls that libraries
-    try
-    but do not need fail with EPERM or ENOSYS.
+    try but do not need fail with EPERM or ENOSYS.
 
     Parameters
     ----------

@@ -1,8 +1,7 @@
 """Symbolic values of registers, precise enough to show that an access is where its hook was told.
 
 A value is a sum of unknowns with factors and a constant, modulo 2^64. Equal computations give equal values,
-so
-an address that is computed twice is recognised. Places on the stack are marked.
+so an address that is computed twice is recognised. Places on the stack are marked.
 """
 
 from __future__ import annotations

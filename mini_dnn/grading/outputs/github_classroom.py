@@ -19,7 +19,6 @@ COMMAND = "python run.py grade"
 
 # The reporter prints messages to the log. GitHub Actions obeys "::add-mask::" at the beginning of a line and
 # "##[error]" anywhere in it.
-# "##[error]" anywhere.
 ORDER = re.compile(r"^[^\S\n]*:(?=:)|##(?=\[)", re.MULTILINE)
 
 

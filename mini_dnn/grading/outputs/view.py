@@ -1,10 +1,8 @@
 """What a student may see of a grade. Files for students are made from this view, never from a `Check`.
 
 Hidden checks appear as one line, ``hidden tests: 3 of 5 passed``. Their names, messages and times are left
-out,
-because a submission that sleeps could reveal a shape by its time. The ``staff`` text of every check is left
-out,
-too.
+out, because a submission that sleeps could reveal a shape by its time. The ``staff`` text of every check is
+left out, too.
 """
 
 from __future__ import annotations

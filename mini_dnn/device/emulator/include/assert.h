@@ -1,5 +1,5 @@
-// The assert of kernels: it ends the launch with a message, not the process. No include guard: as in C, each
-// inclusion looks at NDEBUG again.
+// The assert of kernels: it ends the launch with a message, but not the process. There is no include guard: as in C,
+// each inclusion looks at NDEBUG again.
 #undef assert
 #ifdef NDEBUG
 #define assert(condition) ((void)0)

@@ -1,4 +1,4 @@
-// emulator.h has read ptx.h already. Copies of a thread that run on while it works, by the names that CUDA's samples
+// emulator.h has read ptx.h already. These are asynchronous copies of a thread, under the names that CUDA's samples
 // use.
 #pragma once
 

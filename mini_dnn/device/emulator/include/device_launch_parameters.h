@@ -1,2 +1,2 @@
-// Nothing to add: emulator.h, which the build puts before every file, has it all.
+// Empty: emulator.h, which the build includes before every file, has everything.
 #pragma once

@@ -1,11 +1,11 @@
-// Put before every kernel file, and before its defines, by the build. What nvcc knows without an #include is visible
-// at once; half, bfloat16, wmma and groups wait in namespaces of their own for cuda_fp16.h, cuda_bf16.h, mma.h and
-// cooperative_groups.h.
+// The build includes this file before every kernel file and its definitions. What nvcc knows without an #include is
+// visible immediately. half, bfloat16, wmma and groups are in separate namespaces until cuda_fp16.h, cuda_bf16.h, mma.h
+// or cooperative_groups.h makes them visible.
 #pragma once
-#ifdef EMULATOR_SCAN  // the build's first pass is the preprocessor's alone, and looks for qualifiers in the user's file
+#ifdef EMULATOR_SCAN  // the build's first pass only preprocesses, and looks for qualifiers in the user's file
 #include "emulator/qualifiers.h"
 #else
-#include <new>  // nvcc includes it, too
+#include <new>  // nvcc includes it as well
 
 #include "emulator/builtins.h"
 #include "emulator/types.h"
@@ -22,7 +22,8 @@
 #include "emulator/ptx.h"
 #include "emulator/ptx_cluster.h"
 #include "emulator/launch.h"
-// __attribute__((noinline)), as __noinline__, would keep a function out of its kernel: see `_descriptions` in build.py
+// __attribute__((noinline)), like __noinline__, would keep a function out of its kernel: see `_descriptions` in
+// build.py
 #define noinline __unused__
 #define __builtin_assume(...) static_cast<void>(0)
 #define __assume(...) static_cast<void>(0)

@@ -1,4 +1,4 @@
-// Copies that land when they are waited for, and mbarriers: include/emulator/async_interface.h says what each means.
+// Copies that take effect when they are waited for, and mbarriers: see include/emulator/async_interface.h.
 #include "async.h"
 #include "cluster.h"
 
@@ -17,7 +17,7 @@ const char* copy_name(CopyKind kind, bool multicast) {
 
 Async& the_async() {
   Worker& w = *this_worker;
-  if (!w.async) w.async = new Async;  // for the life of the process, as the worker itself
+  if (!w.async) w.async = new Async;  // exists as long as the process, like the worker
   w.async->used = true;
   return *w.async;
 }
@@ -48,7 +48,7 @@ void commit(Groups& groups) {
   groups.open.clear();
 }
 
-// For each copy of all but the latest `left` groups of a thread, which are then forgotten.
+// Applies to each copy in all but the latest `left` groups of a thread, which are then forgotten.
 template <class Finish>
 void finish(Groups& groups, unsigned left, Finish finish_copy) {
   if (groups.closed.size() <= left) return;
@@ -75,14 +75,14 @@ Barrier* barrier_of(Worker& w, void* address) {
   return nullptr;
 }
 
-// The check comes first: other threads may run in it, and start copies or initialise mbarriers.
+// The check comes first, because other threads may run during it, and start copies or initialise mbarriers.
 Barrier& find_barrier(void* address, const char* what, Site site, const void* call) {
   check_barrier_used(address, what, call);
   if (Barrier* const found = barrier_of(*this_worker, address)) return *found;
   fail("%s (%s:%u): no thread of the block has initialised this mbarrier", what, site.file_name(), site.line());
 }
 
-// Of what other blocks of the cluster, too, may ask of an mbarrier.
+// For operations on an mbarrier that other blocks of the cluster may also perform.
 Barrier& find_barrier_anywhere(void* address, const char* what, Site site, const void* call) {
   check_barrier_used(address, what, call);
   Worker& w = *this_worker;
@@ -95,7 +95,7 @@ Barrier& find_barrier_anywhere(void* address, const char* what, Site site, const
 
 bool is_complete(const Barrier& b, unsigned parity) { return b.phase % 2 != parity % 2; }
 
-// Begins the next phase if all of this one is there. Copies land then, so someone must be waiting for them (`wanted`).
+// Begins the next phase if this one is complete. Copies arrive then, so someone must be waiting for them (`wanted`).
 void settle(Barrier& b, bool wanted) {
   if (b.pending || b.copied_bytes() != b.expected_bytes || !(wanted || b.copies.empty())) return;
   for (const Copy& copy : b.copies) land(copy);
@@ -117,7 +117,7 @@ void count(const Copy& copy) {
   const bool store = is_store(copy.kind);
   count_event(copy_name(copy.kind, copy.multicast), copy.call, copy.shared(), 0);
   if (copy.kind == CopyKind::store_async) return;
-  const char* start = nullptr;  // of what lies in one piece
+  const char* start = nullptr;  // of a contiguous piece
   unsigned bytes = 0, all = 0;
   auto end = [&] { count_copy(copy.call, start, nullptr, bytes, store); };
   copy.each_piece([&](const Piece& p) {
@@ -130,7 +130,7 @@ void count(const Copy& copy) {
   count_copy(copy.call, nullptr, copy.shared(), all, store);
 }
 
-// The mbarrier may lie in another block of the cluster, as what is copied to.
+// The mbarrier may be in another block of the cluster, and so may the destination of the copy.
 void start_load(Copy copy, void* barrier, Site site) {
   check_copy_started(copy);
   count(copy);
@@ -195,7 +195,7 @@ void barrier_init(void* address, unsigned arrivals, Site site) {
 namespace {
 
 void arrive(Barrier& b, unsigned expected_bytes, Site site) {
-  if (!b.pending) settle(b, true);  // on a GPU that phase would be over by now
+  if (!b.pending) settle(b, true);  // on a GPU that phase would be complete by now
   if (!b.pending)
     fail(
         "mbarrier_arrive (%s:%u): all %u arrivals of this phase have come, but its copies bring %llu bytes instead of "
@@ -253,7 +253,7 @@ void bulk_load_multicast(void* shared, const void* global, unsigned bytes, void*
 
 void store_async(void* there, const void* value, void* barrier, Site site) {
   constexpr unsigned BYTES = 16;
-  if (the_cluster().size == 1)  // CUDA leaves this open; an H200 says "illegal instruction"
+  if (the_cluster().size == 1)  // CUDA leaves this open; an H200 reports "illegal instruction"
     fail(
         "store_async (%s:%u): the kernel was launched without clusters, where a GPU does not support it; launch it "
         "with clusters of 2 or more blocks, or use an ordinary store",
@@ -335,8 +335,8 @@ void forget_copies(Worker& w) {
   w.async->used = false;
 }
 
-// A store whose source has been read is on its way, and there when the kernel is over. One that nobody waited for
-// reads shared memory of a block that is gone.
+// A store whose source has been read will be complete at the end of the kernel. A store without any wait reads shared
+// memory of a block that no longer exists.
 void end_copies(Worker& w) {
   if (w.failure.kind != FailureKind::none) return;
   auto end = [](Copy& copy) {

@@ -1,5 +1,4 @@
-// Asynchronous copies, mbarriers and products of a worker's block, and what the checks of checked mode are told of
-// them.
+// Asynchronous copies, mbarriers and products of a worker's block, and the calls by which checked mode learns of them.
 #pragma once
 #include <memory>
 #include <vector>
@@ -12,23 +11,23 @@
 
 namespace emulator {
 
-// A product copies nothing, and reads its operands.
+// A product copies nothing, but reads its operands.
 enum class CopyKind : int { cp_async, bulk_load, bulk_store, tensor_load, tensor_store, product, store_async };
-const char* copy_name(CopyKind kind, bool multicast);  // that of its function
+const char* copy_name(CopyKind kind, bool multicast);  // the name of its function
 inline bool is_store(CopyKind kind) { return kind == CopyKind::bulk_store || kind == CopyKind::tensor_store; }
 
-// A copy that has been started. It is under way until it is forgotten.
+// A copy that has been started. It is in flight until it is forgotten.
 struct Copy {
   char* to;
   const char* from;
-  unsigned bytes, valid;  // what lies behind the valid ones becomes zero
+  unsigned bytes, valid;  // bytes after the valid ones become zero
   CopyKind kind;
   unsigned thread;  // that started it
   const void* call;
-  unsigned id;                               // of the checks
+  unsigned id;                               // for the checks
   std::vector<char> held;                    // by a bulk store that has read its source, and by a store_async
-  std::shared_ptr<const Box> box = nullptr;  // of a tensor copy
-  bool multicast = false;                    // to several blocks of a cluster, of which this is one's copy
+  std::shared_ptr<const Box> box = nullptr;  // for a tensor copy
+  bool multicast = false;                    // to several blocks of a cluster; this is the copy of one of them
 
   char* shared() const { return is_store(kind) ? const_cast<char*>(from) : to; }
   template <class Visit>
@@ -42,17 +41,17 @@ struct Copy {
 struct Groups {
   std::vector<std::vector<Copy>> closed;
   std::vector<Copy> open;
-  size_t held = 0;  // closed groups of stores whose sources have been read: the oldest
+  size_t held = 0;  // closed groups of stores whose sources have been read: the oldest ones
 };
 
-// What the checks keep of an mbarrier.
+// What the checks record for an mbarrier.
 #ifdef EMULATOR_CHECKED
 struct BarrierNotes {
-  unsigned waited = 0;     // so many of its phases
-  unsigned thread, phase;  // of the last arrival from another block of the cluster: who, and for which phase
+  unsigned waited = 0;     // the number of its phases
+  unsigned thread, phase;  // of the last arrival from another block of the cluster: the thread and the phase
   uint64_t block, pc;
   uint32_t epoch = 0;      // when; 0: none
-  uint32_t reads[8] = {};  // what each block has read before its arrival for this phase is older
+  uint32_t reads[8] = {};  // what each block read before its arrival for this phase is older
 };
 #else
 struct BarrierNotes {};
@@ -61,15 +60,15 @@ struct BarrierNotes {};
 struct Barrier {
   void* address;
   unsigned arrivals, pending;
-  unsigned phase;           // how many are complete
-  uint64_t expected_bytes;  // of the present phase
+  unsigned phase;           // number of complete phases
+  uint64_t expected_bytes;  // of the current phase
   std::vector<Copy> copies;
   struct Waiter {
     Fiber* fiber;
     unsigned parity;
   };
   std::vector<Waiter> waiters;
-  Worker* block;  // whose shared memory it lies in
+  Worker* block;  // in whose shared memory it is
   BarrierNotes notes = {};
 
   uint64_t copied_bytes() const {
@@ -79,19 +78,19 @@ struct Barrier {
   }
 };
 
-// A product that a warp has started, for its 16 rows. All of it but `d` and `registers` is the same for all lanes.
+// A product that a warp has started, for its 16 rows. All fields but `d` and `registers` are the same for all lanes.
 struct Product {
   ProductCall call;
-  Matrix a, b;  // a: if it is in shared memory
+  Matrix a, b;  // a: only if it is in shared memory
   bool a_in_registers;
   Site site;
-  unsigned thread;  // that came first
+  unsigned thread;  // that arrived first
   const void* pc;
-  unsigned id;  // of the checks
+  unsigned id;  // for the checks
   float* d[WARP];
   unsigned registers[WARP][4];
 
-  // For each 16 bytes of shared memory that it reads.
+  // One for each 16 bytes of shared memory that it reads.
   template <class Visit>
   void each_chunk(Visit visit) const {
     if (!a_in_registers) a.each_chunk(visit);
@@ -99,16 +98,17 @@ struct Product {
   }
 };
 
-// Sums of a warp while products are made, columns by rows: a vector of rows times an element of b is a vector of sums.
+// A warp's sums while products are computed, columns by rows: a vector of rows times an element of b is added to a
+// vector.
 typedef float Sums[MAX_COLUMNS / 8][8][16];
 
-// The products that a warp has started, oldest first, until they are made. Its lanes come one after the other: the
-// first to start a product appends it, the others join.
+// The products that a warp has started, oldest first, until they are computed. Its lanes arrive one after the other:
+// the first lane to start a product appends it, and the others join.
 struct WarpProducts {
   std::vector<Product> queue;
-  std::vector<unsigned> groups;                       // for each commit: how many products had been started
-  unsigned started[WARP] = {}, committed[WARP] = {};  // by each lane: products and groups
-  uint64_t history = 0;  // a hash of all products of the block so far: that of the warpgroup's other warps
+  std::vector<unsigned> groups;                       // for each commit, the number of products that had been started
+  unsigned started[WARP] = {}, committed[WARP] = {};  // for each lane: products and groups
+  uint64_t history = 0;  // a hash of all products of the block so far, to compare with the warpgroup's other warps
   Site latest;
   uint64_t registers = 0;  // a hash of its calls of setmaxnreg
   Site latest_registers;
@@ -116,9 +116,9 @@ struct WarpProducts {
 
 struct Async {
   bool used = false;             // by this block
-  const char* window = nullptr;  // of 1 MB, with its shared memory: addresses in descriptors count from there
+  const char* window = nullptr;  // 1 MB that contains its shared memory: addresses in descriptors are relative to it
   WarpProducts products[MAX_THREADS / WARP];
-  alignas(64) Sums sums;  // of the products that are being made
+  alignas(64) Sums sums;  // of the products that are being computed
   Groups loads[MAX_THREADS], stores[MAX_THREADS];
   std::vector<Barrier> barriers;
 };
@@ -138,16 +138,17 @@ inline void async_block_ended(Worker& worker) {
 }
 
 #ifdef EMULATOR_CHECKED
-void check_multiple(size_t value, size_t unit, const char* what, const void* call);  // ends the launch if it is none
+// Ends the launch if it is not a multiple
+void check_multiple(size_t value, size_t unit, const char* what, const void* call);
 void check_copy_started(Copy& copy);
 void check_copy_committed(const Copy& copy);
-void check_copy_landed(const Copy& copy);  // and is under way no more
-void check_copy_left(const Copy& copy);    // at the end of the block nobody had waited for it
+void check_copy_landed(const Copy& copy);  // and is no longer in flight
+void check_copy_left(const Copy& copy);    // nobody had waited for it at the end of the block
 void check_barrier_made(void* barrier, const void* call);
 void check_barrier_used(void* barrier, const char* what, const void* call);
 void check_arrived(Barrier& barrier);
-void check_waited(Barrier& barrier);  // for all phases that are complete
-void follow_wait();                   // this thread goes on: checked/ahead.cpp
+void check_waited(Barrier& barrier);  // for all complete phases
+void follow_wait();                   // this thread continues: checked/ahead.cpp
 void check_phase_completed(Barrier& barrier);
 void check_product_reads(const Product& product);
 void check_product_started(Product& product);

@@ -1,4 +1,4 @@
-// What one copy moves between global and shared memory: bytes in one piece, or a box of a tensor map.
+// What one copy moves between global and shared memory: contiguous bytes, or a box of a tensor map.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace emulator {
 
-// Bytes that lie in one piece on both sides. Those before `first` and from `last` on are not in global memory: they are
-// zero when they are loaded, and not stored.
+// Bytes that are contiguous on both sides. Those before `first` and from `last` on are not in global memory: they are
+// zero when loaded, and are not stored.
 struct Piece {
   char *shared, *global;
   unsigned bytes, first, last;
@@ -49,7 +49,7 @@ struct Box {
     }
   }
 
-  // The elements from x on of a row, or channels of a pixel; `shared` moves on behind them.
+  // The elements of a row, or channels of a pixel, from x on. `shared` is advanced past them.
   template <class Visit>
   void each_of_row(uint64_t start, bool inside, char*& shared, Visit visit) const {
     for (unsigned x = 0; x < map.box[0]; x += CHUNK / map.itemsize, shared += CHUNK) {
@@ -60,7 +60,7 @@ struct Box {
     }
   }
 
-  // The row of `swizzle` bytes, of eight (four, two), says how its parts are exchanged: see Matrix::swizzle.
+  // The row of `swizzle` bytes, out of eight (four, two), determines the permutation: see Matrix::swizzle.
   char* swizzled(char* shared) const {
     const auto address = reinterpret_cast<uintptr_t>(shared);
     return reinterpret_cast<char*>(address ^ (address >> 3 & (map.swizzle ? map.swizzle - CHUNK : 0)));

@@ -1,39 +1,40 @@
-// What the runtime tells the checks of checked mode (checked/). In the fast runtime these are nothing at all.
+// Calls by which the runtime informs the checks of checked mode (checked/). In the fast runtime they do nothing.
 #pragma once
 #include "worker.h"
 
 namespace emulator {
 
 #ifdef EMULATOR_CHECKED
-constexpr bool CHECKED = true;  // threads go on after a barrier in the order of the schedule, not the last one first
+// After a barrier, threads continue in the order of the schedule, not the last one first
+constexpr bool CHECKED = true;
 void check_launch_started(Worker& worker, unsigned shared_bytes);
 void check_launch_ended();
-void check_numbers(bool on);      // the use of some that nobody set
+void check_numbers(bool on);      // the use of uninitialised ones
 void check_call(Worker& worker);  // runs the kernel as one thread
 void check_block_started();
 void check_block_ended(Worker& worker);  // may set worker.failure
 void check_freed(char* memory);          // a buffer
-size_t heap_margin(size_t bytes);        // that belongs to nobody, before and after memory of the heap
+size_t heap_margin(size_t bytes);        // belongs to nobody, before and after heap memory
 void check_allocated(char* p, size_t bytes, const void* pc);
 void check_release(char* p, const void* pc);  // ends the launch if it must not be freed
-bool keep_freed(char* p);                     // whether its memory stays, so that later accesses are seen
+bool keep_freed(char* p);                     // whether its memory stays, so that later accesses are noticed
 void check_block_suspended(Worker& worker);
-void check_block_chosen(Worker& worker, bool begins);                 // or goes on, after one was suspended
+void check_block_chosen(Worker& worker, bool begins);                 // or continues after a suspension
 void check_block_barrier();                                           // all threads of the block have met
 void check_warp_arrival(unsigned mask, const char* name, Site site);  // of a lane at a __syncwarp
 void check_warp_barrier(unsigned warp, unsigned mask);                // lanes of that warp have met
 uint64_t check_block_count(uint64_t blocks);                          // how many of them run
 uint64_t check_block_order(uint64_t i);                               // which block runs as the i-th
 unsigned check_thread_order(unsigned i);                              // and which thread of a block
-void check_steps(unsigned count);      // so many threads met: ends a block that does not end
-void check_yield(Fiber* fiber);        // which others go before, though it does not wait
+void check_steps(unsigned count);      // this many threads met: ends a block that does not end
+void check_yield(Fiber* fiber);        // others run before this one, although it does not wait
 void check_cancelled(Worker& worker);  // by a signal in the middle of a kernel
-void check_ready_order(Queue& ready);  // may change in what order threads go on after a barrier
+void check_ready_order(Queue& ready);  // may change the order in which threads continue after a barrier
 void check_cluster_started(Cluster& cluster);
-void check_turn_taken(Worker& worker);  // this block of a cluster goes on
+void check_turn_taken(Worker& worker);  // this block of a cluster continues
 void check_cluster_barrier(bool releases);
-unsigned check_turn(unsigned i, unsigned count);                    // which of the other blocks is asked as the i-th
-void check_own_shared(const void* p, const char* what, Site site);  // ends the launch if it lies elsewhere
+unsigned check_turn(unsigned i, unsigned count);                    // which of the other blocks is tried as the i-th
+void check_own_shared(const void* p, const char* what, Site site);  // ends the launch if it is elsewhere
 #else
 constexpr bool CHECKED = false;
 inline void check_launch_started(Worker&, unsigned) {}

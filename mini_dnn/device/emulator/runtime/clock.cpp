@@ -1,4 +1,4 @@
-// The clock that kernels read: in the runtime, so that a kernel library asks the system for nothing.
+// The clock that kernels read. It is in the runtime so that kernel libraries need no system functions.
 #include <ctime>
 
 #include "../include/emulator/runtime_interface.h"

@@ -1,4 +1,4 @@
-// Which block of a cluster runs when, and the cluster's barrier: include/emulator/cluster_interface.h.
+// Which block of a cluster runs when, and the cluster's barrier: see include/emulator/cluster_interface.h.
 #include "cluster.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ bool can_run(const Member& m) {
   return !m.ended && (!m.begun || w.ready.first || w.started < w.total);
 }
 
-// Gives the turn to the next block that can go on, if there is one. With the mutex, as all that changes the turn.
+// Gives the turn to the next block that can continue, if there is one. The caller holds the mutex.
 bool pass_turn(Cluster& c, unsigned from) {
   for (unsigned i = 0; i + 1 < c.size; i++) {
     const unsigned rank = (from + 1 + check_turn(i, c.size - 1)) % c.size;
@@ -30,14 +30,14 @@ void notify_all(Cluster& c) {
   for (unsigned i = 0; i < c.size; i++) c.members[i].changed.notify_one();
 }
 
-// Waits for the turn; false: there are no more.
+// Waits for the turn. Returns false if there are no more turns.
 bool wait_for_turn(Cluster& c, unsigned rank) {
   std::unique_lock lock(c.mutex);
   c.members[rank].changed.wait(lock, [&] { return c.failed || c.over || c.turn == rank; });
   return !c.failed && !c.over;
 }
 
-// In the middle of a block: returns when it has the turn again. Signals leave a thread alone that holds the mutex.
+// In the middle of a block: returns when it has the turn again. Signals do not affect a thread that holds the mutex.
 void wait_in_kernel(Worker& w) {
   if (!wait_for_turn(*w.cluster, w.rank)) {
     w.abandoned = true;
@@ -69,7 +69,7 @@ uint3 block_index(const Clusters& all, uint64_t cluster, unsigned rank) {
   return {index[0], index[1], index[2]};
 }
 
-// Makes all blocks of a cluster ready to begin, and gives one of them the turn; or says that there are no more.
+// Makes all blocks of a cluster ready to begin and gives the turn to one of them, or says that there are no more.
 void begin(Cluster& c, const Clusters& all) {
   uint64_t number;
   if (!all.next(number)) {
@@ -87,14 +87,14 @@ void begin(Cluster& c, const Clusters& all) {
     std::fill_n(m.completed, m.worker->total, 0);
     c.alive += m.worker->total;
     async_block_started(*m.worker);
-    if (m.dynamic_shared) memset(m.dynamic_shared, 0xff, all.shared_bytes);  // as pool.cpp does
+    if (m.dynamic_shared) memset(m.dynamic_shared, 0xff, all.shared_bytes);  // as in pool.cpp
   }
   check_cluster_started(c);
   c.turn = check_turn(0, c.size);
   c.members[c.turn].changed.notify_one();
 }
 
-// A block has ended: the turn goes on. False: no block of the cluster can go on, and not all have ended.
+// A block has ended, and the turn moves on. Returns false if no block can continue and not all have ended.
 bool go_on(Cluster& c, unsigned rank, const Clusters& all) {
   std::lock_guard lock(c.mutex);
   c.members[rank].ended = true;
@@ -105,7 +105,7 @@ bool go_on(Cluster& c, unsigned rank, const Clusters& all) {
   return true;
 }
 
-// Completes the phase of the cluster's barrier that all living threads have arrived for.
+// Completes the phase of the cluster's barrier at which all living threads have arrived.
 void settle(Cluster& c) {
   if (!c.arrived || c.arrived != c.alive) return;
   check_steps(c.arrived);
@@ -121,7 +121,7 @@ void settle(Cluster& c) {
 Cluster& the_cluster() {
   Worker& w = *this_worker;
   if (w.cluster) return *w.cluster;
-  if (!w.alone) w.alone = new Cluster;  // for the life of the process
+  if (!w.alone) w.alone = new Cluster;  // exists as long as the process
   Cluster& c = *(w.cluster = w.alone);
   w.rank = 0;
   c.size = 1;

@@ -1,6 +1,6 @@
-// A cluster: blocks that run at the same time. Each has a worker of its own, and with it shared memory of its own; a
-// turn goes round among them, and the one that has it runs until all its threads wait. So all that they share needs
-// no locks, and a launch is the same in each run.
+// A cluster: blocks that run at the same time. Each has its own worker, and thereby its own shared memory. They take
+// turns: the block with the turn runs until all of its threads wait. Therefore, shared data need no locks, and each run
+// of a launch is the same.
 #pragma once
 #include <condition_variable>
 #include <mutex>
@@ -13,36 +13,37 @@ namespace emulator {
 
 constexpr unsigned MAX_CLUSTER = 8;
 
-// A block of a cluster, beside what its worker has of it.
+// A block of a cluster, in addition to what its worker holds.
 struct Member {
   Worker* worker;
-  char* anchor;  // one variable of the kernel library in this worker's memory: how far apart that of two workers is
+  // One variable of the kernel library in this worker's memory: two of them give the distance between workers
+  char* anchor;
   char* dynamic_shared;
   uint3 block;  // blockIdx
   bool begun, ended;
   Queue waiting;                    // at the cluster's barrier
   unsigned arrivals[MAX_THREADS];   // of each thread, so far
   unsigned completed[MAX_THREADS];  // the phases that it has waited for
-  std::condition_variable changed;  // it has the turn, or the cluster is over
+  std::condition_variable changed;  // it has the turn, or the cluster has ended
 };
 
 struct Cluster {
   unsigned size;
   Member members[MAX_CLUSTER];
-  // its barrier; a thread's k-th arrival is for phase k, the first being 1
-  unsigned phase, arrived, alive;  // phases that are complete; threads that have arrived for the next, and that live
-  bool released;                   // one of them with what it has written
+  // The cluster's barrier. A thread's k-th arrival is for phase k, starting at 1.
+  unsigned phase, arrived, alive;  // complete phases; threads that have arrived for the next; living threads
+  bool released;                   // one of them with release semantics
   // whose turn it is
   std::mutex mutex;
-  unsigned turn, gathered;  // workers that have come to this launch
+  unsigned turn, gathered;  // workers that have joined this launch
   bool lacking;             // one of them has no room for stacks
   bool failed, over;        // a block has ended the launch; there are no more blocks
 };
 
-Cluster& the_cluster();  // of this thread's block; of a launch without clusters, one of that block alone
+Cluster& the_cluster();  // of this thread's block; without clusters, it contains only that block
 Member& member_of(Worker& worker);
 
-// Where `p`, which lies in the memory of `from`, would lie in that of `to`.
+// Where `p`, which is in the memory of `from`, would be in that of `to`.
 inline char* translated(const void* p, const Member& from, const Member& to) {
   return const_cast<char*>(static_cast<const char*>(p)) + (to.anchor - from.anchor);
 }
@@ -58,14 +59,14 @@ void each_block(unsigned mask, const char* what, Site site, Visit visit) {
     if (mask >> rank & 1) visit(rank);
 }
 
-// Runs blocks of one cluster after the other, as a member of it, until there are none left or one fails. `next` gives
-// the number of the next cluster, or false.
+// Runs blocks of one cluster after the other, as a member, until there are none left or one fails. `next` provides the
+// number of the next cluster, or returns false.
 struct Clusters {
   unsigned grid[3], cluster[3];  // in blocks
   unsigned shared_bytes;
   bool (*next)(uint64_t& cluster);
 };
-// Waits for all members of a cluster. False: one of them has no room for stacks.
+// Waits for all members of a cluster. Returns false if one of them has no room for stacks.
 bool gather(Worker& worker, bool has_stacks, unsigned shared_bytes);
 void run_clusters(Worker& worker, const Clusters& clusters);
 void end_cluster(Worker& worker);  // a fault has ended a block

@@ -1,9 +1,9 @@
 #include "context.h"
 
 #if defined(__x86_64__) && !defined(EMULATOR_UCONTEXT)
-// System V ABI: rbx, rbp and r12-r15 survive a call, and nothing else that a kernel changes does. The end is a jump,
-// not a return: where threads go on at one barrier and wait at the next, the processor's stack of return addresses is
-// wrong each time (about 8 ns), and its prediction of the jump is right.
+// System V ABI: rbx, rbp and r12-r15 survive a call, and nothing else that a kernel changes does. The last instruction
+// is a jump and not a return. Threads continue at one barrier and wait at the next, so the processor's return address
+// prediction is wrong each time (about 8 ns), while its prediction of the jump is right.
 asm(R"(
 .text
 .p2align 4

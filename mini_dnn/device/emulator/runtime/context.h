@@ -1,4 +1,4 @@
-// Switching between stacks: each thread of a block that waits at a barrier keeps a stack of its own.
+// Switching between stacks: each thread of a block that waits at a barrier keeps its own stack.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace emulator {
 
-// A suspended computation: where its stack ends. What a function may expect to survive a call is on that stack.
+// A suspended computation: the end of its stack. The values that must survive a call are on that stack.
 struct Context {
   void* stack_pointer;
 };
@@ -19,8 +19,8 @@ inline void switch_context(Context& from, Context& to) { emulator_switch(&from, 
 // Makes `context` start `entry`, which must never return, on a stack that ends at `top`.
 inline void prepare_context(Context& context, char*, char* top, void (*entry)()) {
   auto** word = reinterpret_cast<void**>(reinterpret_cast<uintptr_t>(top) & ~uintptr_t(63));
-  *--word = nullptr;                              // entry's own return address, so that it finds rsp % 16 == 8
-  *--word = reinterpret_cast<void*>(entry);       // where emulator_switch goes to
+  *--word = nullptr;                              // entry's own return address, so that rsp % 16 == 8
+  *--word = reinterpret_cast<void*>(entry);       // the target of emulator_switch
   for (int i = 0; i < 6; i++) *--word = nullptr;  // the registers that it pops
   context.stack_pointer = word;
 }

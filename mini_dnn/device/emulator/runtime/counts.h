@@ -1,4 +1,4 @@
-// What the runtime reports to the counters of counted mode (counted/). In all other builds these are nothing at all.
+// Calls by which the runtime informs the counters of counted mode (counted/). In all other builds they do nothing.
 #pragma once
 #include "worker.h"
 
@@ -12,11 +12,12 @@ void count_block_started(Worker& worker);
 void count_block_barrier(Worker& worker);            // all threads of the block have met
 void count_warp_met(Worker& worker, unsigned warp);  // lanes of that warp have met
 void count_thread_ended(Worker& worker, unsigned thread);
-// Of the current thread, at the return address `pc`.
+// For the current thread, at the return address `pc`.
 void count_barrier(const char* name, const void* pc);                        // arrives at a barrier of the block
 void count_warp_operation(unsigned mask, const char* name, const void* pc);  // waits for these lanes
 void count_copy(const void* pc, const void* global, const void* shared, unsigned bytes, bool store);
-void count_event(const char* name, const void* pc, const void* address, unsigned number);  // all else that has a name
+// Everything else that has a name
+void count_event(const char* name, const void* pc, const void* address, unsigned number);
 #else
 constexpr bool COUNTED = false;
 inline void count_launch_started(Worker&, const Module&, unsigned) {}

@@ -1,4 +1,4 @@
-// Wild pointers, division by zero and stack overflow in a kernel end the launch, not the process.
+// Invalid pointers, division by zero and stack overflow in a kernel end the launch, but not the process.
 #include <csignal>
 #include <sys/mman.h>
 
@@ -19,7 +19,7 @@ namespace emulator {
 namespace {
 
 constexpr int SIGNALS[] = {SIGSEGV, SIGBUS, SIGFPE, SIGTRAP};
-constexpr int COUNT = 3 + CHECKED;  // SIGTRAP is of checked mode
+constexpr int COUNT = 3 + CHECKED;  // SIGTRAP is only used in checked mode
 struct sigaction previous[4];
 
 FailureKind kind_of(Worker& w, int signal, const siginfo_t& info) {
@@ -38,11 +38,11 @@ uint64_t interrupted_at([[maybe_unused]] const void* state) {
 #endif
 }
 
-// Runs on the signal stack of the worker. What it interrupts is kernel code, whose state is dropped as a whole.
+// Runs on the signal stack of the worker. It interrupts kernel code, whose state is discarded as a whole.
 void on_fault(int signal, siginfo_t* info, void* state) {
   Worker* w = this_worker;
   if (w && !w->in_kernel && info->si_code == SI_TKILL) return;  // cancelled just after its last block
-  if (!w || !w->in_kernel) {  // not ours: the instruction runs again, into the handler that was there before
+  if (!w || !w->in_kernel) {  // not ours: the instruction runs again, with the previous handler
     for (int i = 0; i < COUNT; i++)
       if (SIGNALS[i] == signal) sigaction(signal, &previous[i], nullptr);
     return;

@@ -1,6 +1,6 @@
-// The stacks of a worker: one region, so that huge pages can back it. A switch then costs half as much, as the stacks
-// of a block no longer need a TLB entry each. The price is that only the first stack has a guard region; the others
-// have a mark at their ends, which is looked at when the launch is over.
+// The stacks of a worker: one region, so that it can use huge pages. A switch then costs half as much, because the
+// stacks of a block no longer need a TLB entry each. The drawback is that only the first stack has a guard region. The
+// others have a mark at their ends, which is checked when the launch ends.
 #include <sys/mman.h>
 
 #include "scheduler.h"
@@ -10,13 +10,13 @@ namespace emulator {
 namespace {
 
 constexpr size_t HUGE_PAGE = 2 << 20;
-// Not a power of two: the tops of all stacks would share one set of the cache.
+// Not a power of two: otherwise the tops of all stacks would share one set of the cache.
 constexpr size_t STRIDE = STACK_BYTES + 5 * 64;
 constexpr uint64_t END_MARK = 0x6f7665726672656eull;
 
 }  // namespace
 
-// Address space, not memory: only what threads touch exists.
+// Address space, not memory: only what threads touch is allocated.
 bool reserve_stacks(Worker& w) {
   if (w.stacks) return true;
   const size_t guard = guard_bytes(), bytes = HUGE_PAGE + MAX_THREADS * STRIDE;
@@ -26,7 +26,7 @@ bool reserve_stacks(Worker& w) {
   w.stacks = reinterpret_cast<char*>(first);
   mprotect(w.stacks, MAX_THREADS * STRIDE, PROT_READ | PROT_WRITE);
 #ifdef MADV_HUGEPAGE
-  madvise(w.stacks, MAX_THREADS * STRIDE, MADV_HUGEPAGE);  // a wish
+  madvise(w.stacks, MAX_THREADS * STRIDE, MADV_HUGEPAGE);  // a hint only
 #endif
   return true;
 }

@@ -1,5 +1,5 @@
-// Memory that kernels take from the heap: malloc and free, new and delete. The linker turns their calls to these, so
-// that a kernel can free nothing but what a kernel was given.
+// Heap memory of kernels: malloc and free, new and delete. The linker redirects their calls to these functions, so that
+// a kernel can only free what a kernel has allocated.
 #include <algorithm>
 #include <cstdlib>
 #include <mutex>
@@ -12,7 +12,7 @@ namespace emulator {
 
 namespace {
 
-constexpr size_t HEAP_BYTES = 8 << 20;  // a GPU's, unless cudaDeviceSetLimit says otherwise; here, of a launch
+constexpr size_t HEAP_BYTES = 8 << 20;  // a GPU's default without cudaDeviceSetLimit; here, for each launch
 
 struct Block {
   size_t bytes;
@@ -41,7 +41,7 @@ char* take(size_t bytes, size_t alignment) {
   return memory + margin;
 }
 
-// False: it is no block.
+// Returns false if it is not a block.
 bool give_back(char* p) {
   const Uncancelled uncancelled;
   const std::lock_guard lock(mutex);

@@ -1,19 +1,19 @@
-// A matrix that a product reads from shared memory: 16 k of rows of a or columns of b, called rows here.
+// A matrix that a product reads from shared memory: 16 k of rows of a or columns of b, which are called rows here.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
 
 namespace emulator {
 
-constexpr size_t CHUNK = 16;  // bytes: eight elements, which lie in one piece
+constexpr size_t CHUNK = 16;  // bytes: eight contiguous elements
 
 struct Matrix {
   const char* start;
-  size_t leading, stride;  // bytes; mini_dnn/ptx_warpgroup.cuh says from where to where
+  size_t leading, stride;  // bytes; mini_dnn/ptx_warpgroup.cuh defines them
   bool swizzled, transposed;
   unsigned first, rows;  // of the matrix at `start`: those that the product reads
 
-  // Where eight elements lie: of a row eight k, of which k is the first; or, transposed, of a k eight rows.
+  // The place of eight elements: eight k of a row, of which k is the first; or, transposed, eight rows of a k.
   const char* chunk(unsigned row, unsigned k) const {
     row += first;
     const size_t offset = transposed
@@ -29,7 +29,7 @@ struct Matrix {
       for (unsigned k = 0; k < 16; k += transposed ? 1 : 8) visit(chunk(row, k));
   }
 
-  // The 16 bytes c of row r, of 128 bytes, lie at c ^ r % 8: address bits 7 to 9 change bits 4 to 6.
+  // The 16-byte part c of row r, of 128 bytes, is at c ^ r % 8: address bits 7 to 9 change bits 4 to 6.
   static uintptr_t swizzle(uintptr_t address) { return address ^ (address >> 3 & 0x70); }
 };
 

@@ -20,8 +20,8 @@ size_t start_in_data(size_t bytes) { return (data_bytes(bytes) - bytes) / ALIGNM
 
 size_t emulator::guard_bytes() {
 #ifdef EMULATOR_CHECKED
-  // As far as an index of 32 bits reaches in floats: a wild index then lies nearest to the array that it is of. This
-  // is address space alone; where that is limited (ulimit -v), less has to do.
+  // As far as a 32-bit index of floats reaches: a wild index is then nearest to the array that it belongs to. This is
+  // address space only. If that is limited (ulimit -v), less must do.
   static const size_t bytes = [] {
     constexpr size_t wide = size_t(16) << 30, all = 64 * wide;
     void* probe = mmap(nullptr, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -37,7 +37,7 @@ size_t emulator::guard_bytes() {
 
 namespace {
 
-// Between guard regions: what runs off either end by less than that faults instead of changing something else.
+// Memory between guard regions: a smaller overrun at either end faults instead of changing something else.
 char* reserve(size_t bytes) {
   const size_t data = data_bytes(bytes), guard = emulator::guard_bytes(), all = data + 2 * guard;
   void* base = mmap(nullptr, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -55,7 +55,7 @@ char* reserve(size_t bytes) {
 #pragma GCC visibility push(default)
 extern "C" {
 
-// Memory filled with bytes 0xFF that ends, up to alignment, where a guard region begins. nullptr: there is none.
+// Memory filled with bytes 0xFF that ends, up to alignment, where a guard region begins. nullptr if there is none.
 void* emulator_allocate(size_t bytes) {
   char* start = reserve(bytes);
   if (!start) return nullptr;
@@ -63,7 +63,7 @@ void* emulator_allocate(size_t bytes) {
   return start + start_in_data(bytes);
 }
 
-// Zeros, of which only those pages take memory that are touched.
+// Zeros. Only pages that are touched take memory.
 void* emulator_allocate_sparse(size_t bytes) {
   char* start = reserve(bytes);
   return start ? start + start_in_data(bytes) : nullptr;
@@ -75,7 +75,7 @@ void emulator_free(void* memory, size_t bytes) {
   munmap(static_cast<char*>(memory) - start_in_data(bytes) - guard, data_bytes(bytes) + 2 * guard);
 }
 
-// Size in bytes of the variable at an address that dlsym gave; 0 if that is none.
+// The size in bytes of the variable at an address from dlsym; 0 if there is none.
 size_t emulator_symbol_bytes(void* address) {
   Dl_info info;
   void* entry = nullptr;

@@ -1,4 +1,4 @@
-// Products of a warp, mma.sync: include/emulator/multiply.h.
+// Products of a warp, mma.sync: see include/emulator/multiply.h.
 #include "../include/emulator/bfloat.h"
 #include "../include/emulator/half_bits.h"
 #include "../include/emulator/multiply.h"
@@ -8,7 +8,7 @@ namespace emulator {
 
 namespace {
 
-// n numbers, as they lie side by side.
+// n adjacent numbers.
 template <Element element, int n>
 void widen(const void* bits, float* floats) {
   if constexpr (element == Element::half)
@@ -22,7 +22,7 @@ void widen(const void* bits, float* floats) {
     }
 }
 
-// Registers of 16 rows: rows of the first numbers in them, and of the second ones if there are two.
+// Registers of 16 rows: rows of their first numbers, and of their second ones if there are two.
 template <Element element>
 void widen_registers(const uint32_t (&registers)[16], float (*rows)[16]) {
   if constexpr (element == Element::tf32) {
@@ -35,8 +35,8 @@ void widen_registers(const uint32_t (&registers)[16], float (*rows)[16]) {
   }
 }
 
-// A register holds consecutive k, lane (g, t) from that of register t on; registers of a go down eight rows first, then
-// on to the next quarter or half of k.
+// A register holds consecutive k, those of lane (g, t) starting at register t. Registers of a go down eight rows first,
+// then on to the next quarter or half of k.
 template <Element element, int k>
 void make(void* const* products) {
   constexpr int in_register = element == Element::tf32 ? 1 : 2, registers = k / in_register;

@@ -1,4 +1,4 @@
-// Workers that live as long as the process (fresh threads would cost milliseconds a launch), and the launch.
+// Workers that exist as long as the process (new threads would cost milliseconds per launch), and the launch.
 #include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
@@ -40,11 +40,11 @@ struct Pool {
   std::condition_variable start, done, idle;
   std::vector<pthread_t> threads;
   unsigned generation = 0;                    // launches so far
-  int wanted = 0, running = 0, roomless = 0;  // workers of a launch; those with no room for stacks
+  int wanted = 0, running = 0, roomless = 0;  // workers of a launch; those without room for stacks
   bool busy = false;                          // from emulator_start to the emulator_wait that sees the end
   Launch launch;
-  std::vector<std::unique_ptr<Cluster>> clusters;  // that run at the same time
-  std::atomic<uint64_t> next_block;                // or cluster
+  std::vector<std::unique_ptr<Cluster>> clusters;  // those that run at the same time
+  std::atomic<uint64_t> next_block;                // or the next cluster
   std::atomic<bool> stopped;
   uint64_t chunk;
   Failure failure;
@@ -59,11 +59,11 @@ char* dynamic_shared(const Launch& l) {
   return l.module->dynamic_shared && l.shared_bytes ? l.module->dynamic_shared() : nullptr;
 }
 
-// Runs blocks until there are none left, or one fails here or elsewhere.
+// Runs blocks until there are none left, or until one fails here or elsewhere.
 void run_blocks(Pool& pool, Worker& w) {
   const Launch& l = pool.launch;
   char* shared = dynamic_shared(l);
-  l.module->anchor();  // from here on this thread has memory of its own for the library
+  l.module->anchor();  // from now on this thread has its own memory for the library
   Turns turns(w, own_memory(reinterpret_cast<const void*>(l.kernel->run)));
   const uint64_t blocks = check_block_count(block_count(l));
   for (;;) {
@@ -74,7 +74,7 @@ void run_blocks(Pool& pool, Worker& w) {
         if (!turns.go_on()) return;
       if (pool.stopped) return;
       const uint64_t i = check_block_order(next);
-      if (shared) memset(shared, 0xff, l.shared_bytes);  // NaN: what a block forgets to write is seen
+      if (shared) memset(shared, 0xff, l.shared_bytes);  // NaN shows what a block forgets to write
       if (!turns.run(
               {unsigned(i % l.grid[0]), unsigned(i / l.grid[0] % l.grid[1]), unsigned(i / l.grid[0] / l.grid[1])}))
         return;
@@ -116,7 +116,7 @@ void join_cluster(Pool& pool, Worker& w, int index) {
   m.dynamic_shared = dynamic_shared(l);
 }
 
-// After a signal.
+// Called after a signal.
 void run_failed(Worker& w) {
   if (this_worker != &w) w.failure = this_worker->failure;
   this_worker = &w;
@@ -136,7 +136,7 @@ void run_share(Pool& pool, Worker& w, int index) {
   join_cluster(pool, w, index);
   const bool has_stacks = reserve_stacks(w);
   if (!(w.cluster ? gather(w, has_stacks, l.shared_bytes) : has_stacks)) {
-    std::lock_guard lock(pool.mutex);  // where address space is limited; others do its blocks
+    std::lock_guard lock(pool.mutex);  // address space is limited; others run its blocks
     if (++pool.roomless == pool.wanted)
       pool.failure = {FailureKind::no_memory, {}, {}, 0, 0, "no memory for the stacks of a block"};
     return;
@@ -160,8 +160,8 @@ void run_share(Pool& pool, Worker& w, int index) {
   pool.stopped = true;
 }
 
-// A signal that ends a launch may come when the launch is over and so are its handlers. A worker without a launch
-// holds it back: the handlers of the next one know that it means nothing.
+// A signal that ends a launch may arrive when the launch and its handlers are already gone. A worker without a launch
+// blocks it, and the handlers of the next launch know that it means nothing.
 void take_cancelling(bool taken) {
   sigset_t signals;
   sigemptyset(&signals);
@@ -170,7 +170,7 @@ void take_cancelling(bool taken) {
 }
 
 void work(Pool& pool, int index) {
-  this_worker = new Worker;  // for the life of the process
+  this_worker = new Worker;  // exists as long as the process
   watch_faults();
   take_cancelling(false);
   unsigned seen = 0;
@@ -188,7 +188,7 @@ void work(Pool& pool, int index) {
   }
 }
 
-// Never destroyed: its threads use it until the process is gone. A forked child has no threads, so it starts anew.
+// Never destroyed: its threads use it until the process ends. A forked child has no threads, so it starts anew.
 Pool& the_pool() {
   static std::mutex mutex;
   static Pool* pool = nullptr;
@@ -197,9 +197,9 @@ Pool& the_pool() {
   return *pool;
 }
 
-// Starts threads up to the number that is wanted, or that the system allows.
+// Starts threads up to the required number, or as many as the system allows.
 void grow(Pool& pool, int workers) {
-  sigset_t all, before;  // signals of the process (Ctrl-C) are for the threads of the host
+  sigset_t all, before;  // signals of the process (Ctrl-C) are for the host's threads
   sigfillset(&all);
   for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGTRAP, SIGURG}) sigdelset(&all, signal);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -220,13 +220,12 @@ void form_clusters(Pool& pool, size_t count, unsigned size) {
   for (auto& c : pool.clusters) {
     c->size = size;
     c->gathered = 0;
-    c->turn = MAX_CLUSTER;  // nobody's, until all have come
+    c->turn = MAX_CLUSTER;  // nobody's, until all have joined
     c->lacking = c->failed = c->over = false;
   }
 }
 
-// Whether it comes within that time. Launches that take long have threads that wait, perhaps: now and then, others of
-// their blocks run.
+// Whether it ends within that time. Threads of a long launch may be waiting: now and then, others of their blocks run.
 bool wait_for_end(Pool& pool, std::unique_lock<std::mutex>& lock, double seconds) {
   using namespace std::chrono;
   constexpr auto PATIENCE = milliseconds(50);
@@ -251,7 +250,7 @@ using namespace emulator;
 #pragma GCC visibility push(default)
 extern "C" {
 
-// Launches run one at a time: waits for that of another thread of the host.
+// Launches run one at a time: waits for the launch of another thread of the host.
 void emulator_start(Launch* launch) {
   Pool& pool = the_pool();
   std::unique_lock lock(pool.mutex);
@@ -269,7 +268,7 @@ void emulator_start(Launch* launch) {
   const uint64_t groups = std::min<uint64_t>({uint64_t(launch->workers), blocks, pool.threads.size() / size});
   pool.wanted = pool.running = int(groups * size);
   form_clusters(pool, groups, size);
-  // Small chunks keep the workers level; one block at a time would cost where blocks are short.
+  // Small chunks balance the workers; single blocks would be slow if blocks are short.
   pool.chunk = std::clamp<uint64_t>(blocks / (uint64_t(launch->workers) * 64), 1, 64);
   pool.next_block = 0;
   pool.began = std::chrono::steady_clock::now();
@@ -284,7 +283,7 @@ void emulator_start(Launch* launch) {
   pool.start.notify_all();
 }
 
-// 1: the launch is over, and *failure says how; 0: not within that time.
+// 1: the launch has ended, and *failure says how; 0: not within that time.
 int emulator_wait(double seconds, Failure* failure) {
   Pool& pool = the_pool();
   std::unique_lock lock(pool.mutex);
@@ -297,7 +296,7 @@ int emulator_wait(double seconds, Failure* failure) {
   return 1;
 }
 
-// Ends the launch at the next block; a block that does not end (an endless loop) is torn down.
+// Ends the launch at the next block. A block that does not end (an endless loop) is aborted.
 void emulator_cancel() {
   Pool& pool = the_pool();
   pool.stopped = true;

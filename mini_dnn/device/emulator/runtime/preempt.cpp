@@ -20,8 +20,8 @@ struct sigaction previous;
 extern "C" void emulator_interrupted() __attribute__((visibility("hidden")));
 extern "C" __attribute__((visibility("hidden"))) void emulator_let_others_run() { yield(); }
 
-// As if the kernel had called it in the middle of whatever it did: all registers and flags are as before. What lies
-// below the stack pointer is not touched: 128 bytes of it belong to the interrupted function (System V ABI).
+// Acts as if the kernel had called it wherever it was: all registers and flags are preserved. The 128 bytes below the
+// stack pointer belong to the interrupted function (System V ABI) and are not touched.
 asm(R"(
 .text
 .p2align 4
@@ -80,7 +80,7 @@ emulator_interrupted:
 
 namespace {
 
-// On the signal stack of the worker: in code of the kernel itself, its queues and those of the runtime are in order.
+// On the signal stack of the worker: in code of the kernel itself, its queues and those of the runtime are consistent.
 void on_turn(int, siginfo_t*, void* state) {
   const Worker* const w = this_worker;
   auto& registers = static_cast<ucontext_t*>(state)->uc_mcontext.gregs;

@@ -1,5 +1,5 @@
-// Threads that wait in a loop for what others write are interrupted, so that these run: a GPU promises that all threads
-// of a block get on. In checked mode an access is where that happens; the fast mode has nothing but a signal.
+// Threads that wait in a loop for writes of others are interrupted, so that these run: a GPU promises progress to all
+// threads of a block. In checked mode this happens at an access. The fast mode has nothing but a signal.
 #pragma once
 #include "worker.h"
 

@@ -1,4 +1,4 @@
-// What kernels print is kept until the launch is over.
+// Output of kernels is stored until the launch ends.
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
@@ -10,7 +10,7 @@
 namespace emulator {
 
 namespace {
-constexpr size_t PRINT_BYTES = 1 << 20;  // what a GPU keeps by default, too
+constexpr size_t PRINT_BYTES = 1 << 20;  // a GPU's default, too
 std::mutex mutex;
 std::string printed;
 bool overflowed;
@@ -25,7 +25,7 @@ void keep(const char* text, size_t bytes) {
   this_worker->in_kernel = true;
 }
 
-// %n writes to memory, of which nobody would know; CUDA has none.
+// %n writes to memory without being noticed; CUDA does not have it.
 bool writes(const char* format) {
   while ((format = strchr(format, '%'))) {
     format += 1 + strspn(format + 1, "-+ #0'I*.$123456789hlLqjzt");
@@ -53,7 +53,7 @@ int print(const char* format, ...) {
 
 using namespace emulator;
 
-// The text since the last call; valid until the next one. nullptr: nothing was printed.
+// The text since the last call, valid until the next one. nullptr: nothing was printed.
 extern "C" __attribute__((visibility("default"))) const char* emulator_printed() {
   static std::string text;
   std::lock_guard lock(mutex);

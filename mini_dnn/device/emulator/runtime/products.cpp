@@ -1,4 +1,4 @@
-// Products of a warpgroup that are made when they are waited for: include/emulator/async_interface.h.
+// Products of a warpgroup, computed when they are waited for: see include/emulator/async_interface.h.
 #include <algorithm>
 
 #include "../include/emulator/bfloat_bits.h"
@@ -13,13 +13,13 @@ namespace emulator {
 namespace {
 
 constexpr unsigned WARPGROUP = 4 * WARP, ALL_LANES = ~0u;
-constexpr size_t WINDOW = 1 << 20, LARGEST_DISTANCE = (1 << 18) - 16;  // what 14 bits count by 16
+constexpr size_t WINDOW = 1 << 20, LARGEST_DISTANCE = (1 << 18) - 16;  // 14 bits that count units of 16
 
 void eight_floats(Element element, const void* bits, float* floats) {
   element == Element::half ? halves_to_floats<8>(bits, floats) : bfloats_to_floats<8>(bits, floats);
 }
 
-// Calls move(element of d of the lane, element of sums) for all of them; fragments as of mma_m16n8k16.
+// Calls move(element of d of the lane, element of sums) for all of them. Fragments are as for mma_m16n8k16.
 template <class Move>
 void each_sum(const Product& p, Sums& sums, Move move) {
   for (int lane = 0; lane < WARP; lane++) {
@@ -43,7 +43,7 @@ void read_registers(const Product& p, float (&a)[16][16]) {
   for (int i = 0; i < 32; i++) eight_floats(p.call.element, &bits[i / 2][i % 2 * 8], &a[i / 2][i % 2 * 8]);
 }
 
-// 16 k of `rows` rows of a matrix, from `row` on; in `out` they are so many floats apart.
+// Reads 16 k of `rows` rows of a matrix, from `row` on. The steps are the distances between them in `out`.
 template <int rows>
 void read_shared(const Matrix& matrix, Element element, int row, float* out, int row_step, int k_step) {
   const int step = matrix.transposed ? row_step : k_step;
@@ -69,7 +69,7 @@ bool same_sums(const Product& p, const Product& q) {
   return p.call.columns == q.call.columns && !memcmp(p.d, q.d, sizeof p.d);
 }
 
-// Makes products [first, last). Those to the same sums, one after the other, leave them where they are.
+// Computes products [first, last). Consecutive products with the same sums leave them in place.
 void make(const Product* first, const Product* last) {
   Sums& sums = the_async().sums;
   for (const Product* p = first; p != last; p++) {
@@ -84,11 +84,11 @@ void make(const Product* first, const Product* last) {
 
 WarpProducts& of_this_warp() { return the_async().products[linear_thread / WARP]; }
 
-// The matrix that a descriptor stands for: fields as on a GPU, but for the address, which has two bits more here.
+// The matrix of a descriptor. Its fields are as on a GPU, except for the address, which has two more bits here.
 Matrix described(unsigned long long descriptor, bool transposed, unsigned first, unsigned rows, Site site) {
   const size_t address = descriptor & 0xffff, leading = descriptor >> 16 & 0x3fff, stride = descriptor >> 32 & 0x3fff;
   const bool swizzled = descriptor >> 62 & 1, any_line = descriptor >> 61 & 1;
-  const char* start = the_async().window + 16 * address;  // the others are in units of 16 bytes, too
+  const char* start = the_async().window + 16 * address;  // the other fields also have units of 16 bytes
   if (swizzled && !any_line && reinterpret_cast<uintptr_t>(start) & 0x380)
     fail(
         "wgmma_m64k16 (%s:%u): a descriptor of matrix_descriptor_128b was moved on to row %d of eight; it may move "
@@ -107,7 +107,7 @@ Product describe_product(const ProductCall& call, bool a_in_registers, Site site
   return p;
 }
 
-// Of what a product is, for the comparison of the warps of a warpgroup.
+// A description of a product, to compare the warps of a warpgroup.
 uint64_t mixed(uint64_t history, const ProductCall& c, Site site) {
   const uint64_t kind = c.columns | c.accumulate << 16 | c.transposed_a << 17 | c.transposed_b << 18 |
                         uint64_t(c.element) << 19 | uint64_t(site.line()) << 32;
@@ -121,7 +121,7 @@ struct Waiting {
   const void* call;
 };
 
-// The sums that a wait is for must not be under way after it.
+// The sums that a wait is for must not be in flight after it.
 void check_sums(const WarpProducts& w, const Waiting& waiting, Site site) {
   for (const Product& p : w.queue) {
     if (!waiting.d || p.d[linear_thread % WARP] != waiting.d) continue;
@@ -131,7 +131,7 @@ void check_sums(const WarpProducts& w, const Waiting& waiting, Site site) {
   }
 }
 
-// The lanes of a warp have met at a wait, or some have returned, of which one may run this.
+// The lanes of a warp have met at a wait, or some have returned, one of which may run this.
 void finish(void* const* arguments, unsigned arrived) {
   const unsigned first = __builtin_ctz(arrived);
   const Wait& wait = this_worker->warps[linear_thread / WARP].fibers[first]->wait;
@@ -212,7 +212,7 @@ void product_start(float* d, const unsigned* a, const ProductCall& call, Site si
           "fewer",
           site.file_name(), site.line(), this_worker->total);
     Product product = describe_product(call, a, site, CALL);
-    check_product_reads(product);  // other threads may run in it
+    check_product_reads(product);  // other threads may run during it
     if (is_first()) {
       check_product_started(product);
       w.queue.push_back(product);

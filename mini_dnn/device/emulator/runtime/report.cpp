@@ -1,4 +1,4 @@
-// Says which threads of a stuck block wait where.
+// Describes which threads of a stuck block wait where.
 #include <cstdarg>
 
 #include "async.h"
@@ -45,7 +45,7 @@ bool same_wait(const Wait& a, const Wait& b) {
 }
 
 struct Threads {
-  const Wait* waits[MAX_THREADS] = {};  // of those that wait, or have let others go before
+  const Wait* waits[MAX_THREADS] = {};  // of those that wait, or that have let others run first
   unsigned absent[MAX_THREADS] = {};    // lanes that a thread waits for
   bool ready[MAX_THREADS] = {};
   const Barrier* barriers[MAX_THREADS] = {};  // mbarriers
@@ -94,12 +94,12 @@ void add_barrier(Text& text, const Barrier& b) {
              (unsigned long long)b.copied_bytes());
 }
 
-// Of those that wait for the whole cluster.
+// For those that wait for the whole cluster.
 void add_cluster(Text& text, const Cluster& c) {
   text.add(", which %u of the %u threads of the cluster have not reached", c.alive - c.arrived, c.alive);
 }
 
-// `block`: " of block (1, 0, 0)" where there are several, else nothing.
+// `block`: " of block (1, 0, 0)" if there are several blocks, otherwise empty.
 void tell_block(Text& text, Worker& w, const char* block) {
   Threads all;
   find_waits(w, all);
@@ -111,7 +111,7 @@ void tell_block(Text& text, Worker& w, const char* block) {
       return all.waits[j] && all.ready[i] == all.ready[j] && all.barriers[i] == all.barriers[j] &&
              same_wait(*all.waits[j], wait);
     };
-    bool with_column = false;  // of two calls on one line
+    bool with_column = false;  // for two calls on one line
     for (unsigned j = 0; j < w.total; j++) {
       told[j] |= here(j);
       const Wait* other = all.waits[j];

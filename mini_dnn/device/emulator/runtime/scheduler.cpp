@@ -1,5 +1,5 @@
-// Threads of a block as fibers. They are lazy: one fiber runs thread 0, 1, 2 ... to their ends, and only when a
-// thread waits does the next one get a stack of its own. A kernel without barriers needs one stack and no switch.
+// Threads of a block as fibers. They are created lazily: one fiber runs thread 0, 1, 2 ... to their ends, and only when
+// a thread waits does the next one get its own stack. A kernel without barriers needs one stack and no switch.
 #include "async.h"
 
 #include <bit>
@@ -19,7 +19,7 @@ namespace {
 
 void fiber_main();
 
-// Two barriers on one line differ by their column; in a macro only by the line.
+// Two barriers on one line differ in their column, except in a macro.
 bool is_same_call(const Site& a, const Site& b) {
   return a.line() == b.line() && a.column() == b.column() && !strcmp(a.file_name(), b.file_name());
 }
@@ -32,22 +32,22 @@ inline bool same_site(Site a, Site b) {
   __builtin_unreachable();
 }
 
-// From here on the worker is the thread of `next`.
+// From now on the worker runs the thread of `next`.
 inline void go_on_as(Worker& w, Fiber* next) {
   w.current = next;
   threadIdx = next->thread;
   linear_thread = next->linear;
 }
 
-// Returns when another fiber goes on with `me`. The switch comes last, so that g++ makes it a jump: a waiting thread
-// then keeps nothing but its registers on its stack, and more of them fit in the cache.
+// Returns when another fiber continues `me`. The switch comes last, so that g++ compiles it to a jump: a waiting thread
+// then keeps only its registers on its stack, and more of them fit in the cache.
 inline void switch_fiber(Worker& w, Fiber* me, Fiber* next) {
   go_on_as(w, next);
   switch_context(me->context, next->context);
 }
 
-// Goes on with a thread that is ready, else with one that has not started, else the block is stuck or done.
-// Ready ones first: they free their stacks while these are still in the cache.
+// Continues with a thread that is ready, or else with one that has not started; otherwise the block is stuck or done.
+// Ready ones come first, because they free their stacks while these are still in the cache.
 inline Fiber* next_fiber(Worker& w) {
   if (w.ready.first) return w.ready.pop();
   if (w.started < w.total) return take_fiber(w, fiber_main);
@@ -66,7 +66,7 @@ void release_barrier(Worker& w) {
   w.votes = 0;
 }
 
-// At least one thread: a fiber is taken only for one that has not started.
+// At least one thread: a fiber is only taken for a thread that has not started.
 void run_threads(Worker& w, Fiber* me) {
   do {
     const unsigned i = check_thread_order(w.started++);
@@ -104,7 +104,7 @@ inline void arrive(const char* name, bool predicate, Site site, const void* pc) 
   Worker& w = *this_worker;
   count_barrier(name, pc);
   Fiber* me = w.current;
-  me->wait.name = name;  // one by one: g++ would build the struct elsewhere, and stall on reading it back
+  me->wait.name = name;  // field by field: g++ would build the struct elsewhere, and reading it back would stall
   me->wait.site = site;
   me->wait.mask = 0;
   w.idle = 0;
@@ -149,7 +149,7 @@ void yield() {
   if (alone && !w.cluster && !tired) return;
   check_yield(me);
   w.ready.push(me);
-  if (tired) {  // no thread of the block gets on: others may have to come first
+  if (tired) {  // no thread of the block makes progress: other blocks may have to run first
     w.idle = 0;
     w.suspended = true;
     return switch_context(me->context, w.host);

@@ -1,4 +1,4 @@
-// Sums of products as tensor cores form them: include/emulator/multiply.h.
+// Sums of products as tensor cores compute them: see include/emulator/multiply.h.
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -12,16 +12,16 @@ namespace emulator {
 
 namespace {
 
-constexpr int PLACES = 25;                                 // binary ones behind the point that a term keeps
+constexpr int PLACES = 25;                                 // binary places that a term keeps
 constexpr int OF_A_ZERO = -133;                            // the exponent by which a term of zero is aligned
-constexpr int LEAST_OF_HALF = -14, LEAST_OF_FLOAT = -126;  // exponents of the least normal numbers
+constexpr int LEAST_OF_HALF = -14, LEAST_OF_FLOAT = -126;  // exponents of the smallest normal numbers
 constexpr int MAX_M = 256, MAX_N = 32, MAX_K = 16;
 
-// ---- One sum, whatever the numbers are.
+// ---- One sum, for any numbers.
 
 struct Term {
-  int64_t significand;  // in units of 2^-23, of a product 2^-46
-  int exponent;         // of a number below the normal ones, that of the least normal one
+  int64_t significand;  // in units of 2^-23; for a product, 2^-46
+  int exponent;         // for subnormal numbers, that of the smallest normal one
 };
 
 Term split(float x, int least) {
@@ -32,7 +32,7 @@ Term split(float x, int least) {
   return {x < 0 ? -significand : significand, std::max(exponent, least)};
 }
 
-// Cut off where a float ends; for a half to round, the last bit tells whether anything was cut off.
+// Truncates to a float. If a half is rounded later, the last bit tells whether anything was cut off.
 float cut(double x, Accumulators accumulators) {
   if (fabs(x) >= 0x1p128) return x < 0 ? -INFINITY : INFINITY;
   int exponent;
@@ -68,18 +68,18 @@ float sum_of_any(const float* a, const float* b, int b_step, int k, float c, Ele
   return cut(ldexp(double(sum), largest - PLACES), accumulators);
 }
 
-// ---- Many sums at once, of numbers that are neither tiny nor huge.
+// ---- Many sums at once, for numbers that are neither tiny nor huge.
 
 #if defined __AVX512F__
-constexpr int WIDTH = 16, BLOCK = 8;  // columns, and rows of so many columns, that are made together
+constexpr int WIDTH = 16, BLOCK = 8;  // columns, and rows of this many columns, that are computed together
 #elif defined __AVX2__
 constexpr int WIDTH = 8, BLOCK = 4;
 #else
 constexpr int WIDTH = 4, BLOCK = 4;
 #endif
 constexpr int BIAS = 127, FRACTION_BITS = 23, EXPONENT = 255 << FRACTION_BITS;
-// Exponents of operands, as floats have them. Their products, and the powers of two that align those, are floats and
-// exact. The exponents of a zero and another number add up to less than those of any product.
+// Exponents of operands, as floats have them. Their products, and the powers of two that align those, are exact floats.
+// The exponents of a zero and another number add up to less than those of any product.
 constexpr int SMALLEST = BIAS - 48, LARGEST = BIAS + 30, NO_PRODUCT = 2 * SMALLEST - 1;
 static_assert(LARGEST <= NO_PRODUCT);
 
@@ -113,11 +113,11 @@ bool any(const T& mask) {
   return all;
 }
 
-// A word holds the exponents of elements l and l + k / 2, shifted so; the latter in its upper half.
+// A word holds the exponents of elements l and l + k / 2, shifted accordingly; the latter in its upper half.
 constexpr int SHIFT = FRACTION_BITS - 16;
 
-// Words of `count` times `columns` elements at x and those `far` behind them; from one time to the next it is `step`.
-// False if a number is tiny or huge.
+// Reads exponents into words: `count` times `columns` elements at x, `step` apart, and those `far` behind them. Returns
+// false if a number is tiny or huge.
 template <int width, bool halves>
 bool read_exponents(const float* x, int far, int step, int count, int columns, uint32_t* out) {
   using words = typename Vector<width>::words;
@@ -134,7 +134,7 @@ bool read_exponents(const float* x, int far, int step, int count, int columns, u
       if constexpr (halves) {
         exponents = exponents != 0 ? larger(exponents, pairs{} + least) : exponents;
       } else {
-        smallest = smaller(smallest, exponents - 1);  // of zero, this is the largest
+        smallest = smaller(smallest, exponents - 1);  // for zero, this is the largest
         for (const words& bits : {near_bits, far_bits}) subnormal |= (words)((bits << 1) - 1 < 0xffffffu);
       }
       largest = larger(largest, exponents);
@@ -154,13 +154,13 @@ struct Panel {
   const uint32_t *a_exponents, *b_exponents;
   int n;  // floats from one row of b and d to the next
 
-  // Adds to BLOCK rows of d the products of rows of a from `first` on. False, and d is as it was, if a sum needs care.
+  // Adds the products of rows of a, from `first` on, to BLOCK rows of d. False: a sum needs care, and d is unchanged.
   bool add(float* d, int first) const {
     const uint32_t* const words_of_a = a_exponents + first * k / 2;
     if (!any(load<std::array<uint32_t, BLOCK * k / 2>>(words_of_a))) return add_zeros(d);
     ints product[BLOCK];
     words sum[BLOCK];
-    floats scale[BLOCK];  // what makes the last bit that counts a one
+    floats scale[BLOCK];  // makes the last significant bit a one
     find_exponents(words_of_a, product);
 #pragma GCC unroll 8
     for (int r = 0; r < BLOCK; r++) {
@@ -190,7 +190,7 @@ struct Panel {
       longest = larger(longest, length((ints)sum[r]));
       largest = larger(largest, (ints)c & EXPONENT);
     }
-    // 16 products and c can add up to a little more than an int holds. c may be an infinity or NaN.
+    // 16 products and c can add up to slightly more than the range of an int. c may be an infinity or NaN.
     if (any((ints)(longest >= (1u << 31) - (1u << 27)) | (largest == EXPONENT))) return false;
 #pragma GCC unroll 8
     for (int r = 0; r < BLOCK; r++) memcpy(d + r * n, &result[r], sizeof result[r]);
@@ -209,7 +209,7 @@ struct Panel {
     return true;
   }
 
-  // The exponents of the largest products, where floats have them.
+  // The exponents of the largest products, in the place where floats have them.
   void find_exponents(const uint32_t* words_of_a, ints (&product)[BLOCK]) const {
     pairs exponents[BLOCK];
 #pragma GCC unroll 8
@@ -238,13 +238,13 @@ struct Panel {
   static floats cut_off(ints sum) {
     const floats near = __builtin_convertvector(sum, floats);
     const ints back = __builtin_convertvector(near, ints);
-    ints bits = (ints)near + (length(back) > length(sum));  // a comparison that holds is -1
+    ints bits = (ints)near + (length(back) > length(sum));  // a true comparison is -1
     if constexpr (accumulators == Accumulators::halves) bits |= (back != sum) & 1;
     return (floats)bits;
   }
 };
 
-// `panel` has so many columns; `ordinary` is whether numbers are neither tiny nor huge.
+// `panel` has this many columns; `ordinary` is whether numbers are neither tiny nor huge.
 template <int width, int k, Accumulators accumulators>
 void add_panel(float* d, const Panel<width, k, accumulators>& panel, int m, Element element, bool ordinary) {
   for (int i = 0; i < m; i += BLOCK) {

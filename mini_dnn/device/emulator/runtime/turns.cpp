@@ -35,7 +35,7 @@ Turns::~Turns() {
   for (Worker* w : idle_) release_fibers(*w);
 }
 
-// Another one for a block; nullptr: there is no room. It lives as long as the process.
+// Another one for a block; nullptr: there is no room. It exists as long as the process.
 Worker* Turns::spare() {
   if (idle_.empty()) {
     if (is_full()) return nullptr;

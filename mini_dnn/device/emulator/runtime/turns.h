@@ -1,6 +1,6 @@
-// Blocks that wait for each other take turns on one operating-system thread. A GPU runs many blocks at a time, and
-// promises that each of those gets on: one may wait for what another writes. A block of which no thread gets on is
-// suspended, and the next one begins, with stacks of its own; what the block shares is put aside.
+// Blocks that wait for each other take turns on one operating-system thread. A GPU runs many blocks at a time and
+// guarantees progress for each of them, so a block may wait for a write of another. A block without a thread that can
+// continue is suspended, and the next block begins with its own stacks. The shared memory of the block is put aside.
 #pragma once
 #include <deque>
 #include <vector>
@@ -9,21 +9,21 @@
 
 namespace emulator {
 
-// The memory that threads of the system have of their own for a library: of kernels, what their blocks share.
+// Thread-local memory of a library: for kernels, the shared memory of their blocks.
 struct OwnMemory {
   char* start = nullptr;
   size_t bytes = 0;
 };
-OwnMemory own_memory(const void* code);  // of the library that it lies in, for the calling thread
+OwnMemory own_memory(const void* code);  // of the library that contains it, for the calling thread
 
-// Of one operating-system thread, during one launch.
+// For one operating-system thread, during one launch.
 class Turns {
  public:
   Turns(Worker& first, OwnMemory shared) : first_(first), shared_(shared) {}
   ~Turns();
-  // Runs a block from its start. False: there is a failure, which is that of `first`.
+  // Runs a block from its beginning. False: there is a failure, which is that of `first`.
   bool run(const uint3& block);
-  bool go_on();  // likewise, with each of those that were suspended
+  bool go_on();  // likewise for each of the suspended ones
   bool waits() const { return !suspended_.empty(); }
   bool is_full() const { return suspended_.size() + 1 >= MOST; }
 

@@ -1,4 +1,4 @@
-// Warp barriers: the lanes named by a mask wait for each other, and the last to arrive works for all.
+// Warp barriers: the lanes in a mask wait for each other, and the last to arrive works for all.
 #include <bit>
 
 #include "scheduler.h"
@@ -13,7 +13,7 @@ namespace {
 void finish(Worker& w, Warp& warp, Rendezvous& r, unsigned self) {
   const unsigned arrived = r.arrived;
   check_steps(std::popcount(arrived));
-  if (!r.operation) check_warp_barrier(&warp - w.warps, r.mask);  // only __syncwarp orders accesses of memory
+  if (!r.operation) check_warp_barrier(&warp - w.warps, r.mask);  // only __syncwarp orders memory accesses
   if (r.operation) {
     w.busy = true;
     r.operation(warp.arguments, arrived);
@@ -31,7 +31,7 @@ Rendezvous& find_rendezvous(Worker& w, Warp& warp, unsigned mask, WarpOperation 
   for (int i = 0; i < warp.open; i++) {
     Rendezvous& r = warp.rendezvous[i];
     if (r.mask != mask || r.call != call) continue;
-    if (CHECKED && r.operation != operation) continue;  // it is told who comes where once all have come
+    if (CHECKED && r.operation != operation) continue;  // reported once all have arrived
     if (r.operation != operation) stop_stuck(w);        // the lanes called different functions
     return r;
   }

@@ -1,5 +1,5 @@
-// One worker: the operating-system thread that runs blocks, one at a time, and all that it keeps for them.
-// Blocks of a cluster have a worker each: cluster.h.
+// A worker: the operating-system thread that runs blocks, one at a time, and its data. Each block of a cluster has its
+// own worker: cluster.h.
 #pragma once
 #define EMULATOR_RUNTIME
 #include <csetjmp>
@@ -15,21 +15,21 @@ namespace emulator {
 constexpr int MAX_THREADS = 1024, WARP = 32;
 constexpr size_t STACK_BYTES = 64 << 10;  // build.py refuses kernels with larger frames
 
-// What a thread of the block waits for; `name` is the function that it called.
+// What a thread of the block waits for. `name` is the function that it called.
 struct Wait {
   const char* name;
   Site site;
   unsigned mask;  // of a warp function; 0 for a barrier of the block
 };
 
-// The state of a thread that has started; each fiber has a stack.
-struct alignas(64) Fiber {  // one line of the cache
+// The state of a thread that has started. Each fiber has a stack.
+struct alignas(64) Fiber {  // one cache line
   Context context;
-  Fiber* next;  // in the queue that it is in: ready, at the barrier, or free
+  Fiber* next;  // in its queue: ready, at the barrier, or free
   uint3 thread;
   unsigned linear;
   Wait wait;
-  const char* kernel_top;  // in checked mode: above it are the frames of the runtime
+  const char* kernel_top;  // in checked mode: the frames of the runtime are above it
 };
 
 struct Queue {
@@ -53,11 +53,11 @@ struct Queue {
   }
 };
 
-// Lanes that wait for each other; disjoint groups of one warp may wait at the same time.
+// Lanes that wait for each other. Disjoint groups of one warp may wait at the same time.
 struct Rendezvous {
   unsigned mask, arrived;
   WarpOperation operation;
-  const void* call;  // of __activemask, which goes on without lanes that cannot come; null for all others
+  const void* call;  // of __activemask, which continues without lanes that cannot arrive; null for all others
 };
 
 struct Warp {
@@ -85,7 +85,7 @@ enum class FailureKind : int {
 struct Failure {
   FailureKind kind;
   unsigned block[3], thread[3];
-  uint64_t address;  // that faulted
+  uint64_t address;  // of the fault
   uint64_t pc;       // where, if a signal ended it
   char text[4096];
 };
@@ -117,14 +117,14 @@ struct Worker {
   int fiber_count = 0;
   Fiber fibers[MAX_THREADS];
   Async* async = nullptr;      // copies and mbarriers of the block, once a kernel uses them
-  Cluster* cluster = nullptr;  // of the block, if the launch has any or the kernel uses one
+  Cluster* cluster = nullptr;  // of the block, if the launch has clusters or the kernel uses one
   Cluster* alone = nullptr;    // of the block alone
   unsigned rank;               // of the block in its cluster
   // blocks that wait for others: turns.cpp
   Worker* first = this;    // of those that share an operating-system thread
-  unsigned idle = 0;       // turns that threads have given away since one of them got on
+  unsigned idle = 0;       // turns that threads have given away since one of them made progress
   bool suspended = false;  // the block has given its turn away
-  bool busy = false;       // one lane works for its warp
+  bool busy = false;       // one lane computes for its warp
   bool abandoned = false;  // another block of the cluster has ended the launch
 #ifdef EMULATOR_COUNTED
   Recorder* recorder = nullptr;
@@ -137,14 +137,15 @@ struct Worker {
 
 extern EMULATOR_TLS Worker* this_worker __attribute__((visibility("hidden")));
 
-void run_block(Worker& worker);     // returns when all threads exited, or with worker.failure set, or worker.suspended
-void resume_block(Worker& worker);  // likewise
-[[noreturn]] void stop(FailureKind kind);  // leaves the kernel, from any of its stacks; failure.text is set
+// Returns when all threads have exited, or with worker.failure or worker.suspended set
+void run_block(Worker& worker);
+void resume_block(Worker& worker);         // likewise
+[[noreturn]] void stop(FailureKind kind);  // leaves the kernel from any of its stacks; failure.text is set
 void note_place(Failure& failure);         // this thread and block
 bool reserve_stacks(Worker& worker);       // once, for all of its blocks; false: there is no room for them
 void release_fibers(Worker& worker);       // after a failure: all stacks are free again
 
-// Whether a stack was too small, so far; `fault` is the address of a fault, if there was one.
+// Whether a stack was too small so far. `fault` is the address of a fault, if there was one.
 bool stack_overflowed(Worker& worker, const void* fault);
 
 // Of address space without memory, before and after each buffer and the stacks.

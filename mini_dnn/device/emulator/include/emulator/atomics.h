@@ -1,4 +1,4 @@
-// Atomic functions: relaxed, as CUDA's are, but real, since blocks run on several threads of the host.
+// Atomic functions: relaxed, like CUDA's, but real atomics, because blocks run on several threads of the host.
 #pragma once
 #include <type_traits>
 
@@ -6,9 +6,9 @@
 
 namespace emulator {
 
-// Any update of a trivially copyable T by compare-and-swap; returns the old value.
+// Any update of a trivially copyable T with compare-and-swap. Returns the old value.
 template <class T, class Update>
-#ifdef EMULATOR_COUNTED  // one access, however often it is tried
+#ifdef EMULATOR_COUNTED  // one access, however many attempts it takes
 __attribute__((noinline)) EMULATOR_NOT_CHECKED T try_update(T* p, Update update) {
 #else
 EMULATOR_ACCESS T atomic_update(T* p, Update update) {
@@ -78,7 +78,7 @@ EMULATOR_ACCESS unsigned atomicDec(unsigned* p, unsigned last) {
   return emulator::atomic_update(p, [last](unsigned old) { return old == 0 || old > last ? last : old - 1; });
 }
 
-// For the threads of a block, or of a node: each of these is an atomic of the whole GPU here.
+// For the threads of a block or of a node. Each of these is an atomic of the whole GPU here.
 #define EMULATOR_SCOPES(name)                               \
   template <class T, class... Values>                       \
   EMULATOR_ACCESS T name##_block(T* p, Values... values) {  \

@@ -1,6 +1,6 @@
 // __nv_bfloat16 and __nv_bfloat162 in namespace emulator::bf16; cuda_bf16.h makes them visible.
 //
-// A bfloat16 is the upper half of a float. As with half, every operation rounds once, to nearest even: float has more
+// A bfloat16 is the upper half of a float. As for half, every operation rounds once, to nearest even: float has more
 // than twice its digits, so rounding a float result that was exact or rounded once gives the same number.
 #pragma once
 #include "bfloat_bits.h"
@@ -11,7 +11,7 @@
 namespace emulator {
 
 inline uint16_t double_to_bfloat(double x) {
-  if (x > -0x1p-126 && x < 0x1p-126) {  // subnormal in float, too: doubles of this size are 2^-133 apart
+  if (x > -0x1p-126 && x < 0x1p-126) {  // also subnormal in float: doubles of this size are 2^-133 apart
     const double rounded = (x + 0x1.8p-81) - 0x1.8p-81;
     return float_to_bfloat(__builtin_copysignf(float(rounded), float(x)));
   }

@@ -1,4 +1,4 @@
-// bfloat16 to and from float, of which it is the upper half.
+// Conversions between bfloat16 and float; a bfloat16 is the upper half of a float.
 #pragma once
 #include <stdint.h>
 
@@ -13,11 +13,11 @@ inline float bfloat_to_float(uint16_t b) {
 inline uint16_t float_to_bfloat(float f) {  // to nearest even
   uint32_t bits;
   __builtin_memcpy(&bits, &f, 4);
-  if ((bits & 0x7fffffff) > 0x7f800000) return 0x7fff;  // the NaN that the hardware gives
+  if ((bits & 0x7fffffff) > 0x7f800000) return 0x7fff;  // the NaN that the hardware produces
   return uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-// n floats from n of them.
+// Converts n of them to floats.
 template <int n>
 inline void bfloats_to_floats(const void* bfloats, float* floats) {
   for (int i = 0; i < n; i++) {

@@ -1,4 +1,4 @@
-// Barriers and the other functions of CUDA C++ that need no header of their own.
+// Barriers and other functions of CUDA C++ that need no header.
 #pragma once
 #include "qualifiers.h"
 #include "runtime_interface.h"
@@ -14,7 +14,7 @@ inline int __syncthreads_or(int predicate, emulator::Site site = emulator::Site:
   return emulator::block_vote(emulator::Vote::any, predicate, site);
 }
 
-// Threads of one block share an operating-system thread: between them only g++ could reorder.
+// Threads of one block share an operating-system thread, so only g++ could reorder their accesses.
 inline void __threadfence_block() {
   asm volatile("" ::: "memory");
   emulator::note_block_fence();
@@ -68,7 +68,7 @@ inline size_t __cvta_generic_to_shared(const T* p) {
   return (size_t)p;
 }
 
-inline long long clock64() { return emulator::clock_ns(); }  // good for nothing but "later than"
+inline long long clock64() { return emulator::clock_ns(); }  // only the order of two readings is meaningful
 
-// The runtime keeps what a kernel prints and the host shows it after the launch, as on a GPU.
+// The runtime stores what a kernel prints, and the host shows it after the launch, as on a GPU.
 #define printf(...) emulator::print(__VA_ARGS__)

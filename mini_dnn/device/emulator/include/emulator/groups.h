@@ -1,4 +1,4 @@
-// CUDA's cooperative groups, as far as kernels that are launched in the ordinary way have them.
+// CUDA's cooperative groups, as far as kernels that are launched normally can use them.
 #pragma once
 #include "builtins.h"
 #include "lane_masks.h"
@@ -9,13 +9,13 @@ namespace emulator {
 namespace cooperative_groups {
 
 namespace details {
-// Where a group has not what is asked for: `yes` is never true, and known only where that is used.
+// For functions that a group lacks. `yes` is never true, and it is only evaluated if the function is used.
 template <class...>
 constexpr bool never = false;
 constexpr int NOT_HERE = 0;
 }  // namespace details
 
-// The threads of a block, or the lanes of a warp that `mask` names.
+// The threads of a block, or the lanes of a warp in `mask`.
 class thread_group {
  public:
   void sync(Site site = Site::current()) const {
@@ -59,7 +59,7 @@ template <class T, class Op>
 T reduce(const coalesced_group& group, const T& value, const Op& op, Site site = Site::current());
 }
 
-// The lanes of a warp that came to coalesced_threads() together.
+// The lanes of a warp that called coalesced_threads() together.
 class coalesced_group : public thread_group {
  public:
   void sync(Site site = Site::current()) const { warp_barrier(mask_, nullptr, nullptr, "coalesced_group::sync", site); }
@@ -193,7 +193,7 @@ thread_block_tile<1, thread_block> tiled_partition(const coalesced_group&) {
                 "the emulator cannot partition a coalesced group: partition this_thread_block(), before the branch");
   return tiled_partition<1>(thread_block());
 }
-// The same of a size that is known only as the kernel runs.
+// The same with a size that is only known at run time.
 inline thread_group tiled_partition(const thread_group& parent, unsigned size) {
   if (!size || size > 32 || size & (size - 1))
     fail("tiled_partition(..., %u): a tile has 1, 2, 4, 8, 16 or 32 threads", size);
@@ -203,7 +203,7 @@ inline thread_group tiled_partition(const thread_group& parent, unsigned size) {
   return thread_group(mask);
 }
 
-// All threads of the launch; they cannot wait for each other.
+// All threads of the launch. They cannot wait for each other.
 class grid_group {
  public:
   static bool is_valid() { return false; }

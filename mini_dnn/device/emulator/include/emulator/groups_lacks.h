@@ -1,10 +1,10 @@
-// What the emulator lacks of cooperative groups.
+// Parts of cooperative groups that the emulator lacks.
 #pragma once
 #include "groups.h"
 
 namespace emulator::cooperative_groups {
 
-// Each with what does the same.
+// Each with a replacement.
 #define EMULATOR_LACKS(name, words)                                                       \
   template <class... Arguments>                                                           \
   thread_block name(const Arguments&...) {                                                \

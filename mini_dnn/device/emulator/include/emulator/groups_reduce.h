@@ -1,10 +1,10 @@
-// Reductions of cooperative groups: a part of groups.h.
+// Reductions of cooperative groups; a part of groups.h.
 #pragma once
 #include "groups.h"
 
 namespace emulator {
 
-// What lanes pass to a reduction, and the tree in which it is done.
+// What lanes pass to a reduction, and the order in which values are combined.
 template <class T, class Op>
 struct Reduction {
   T value;
@@ -38,7 +38,7 @@ void reduce_group(void* const* arguments, unsigned arrived) {
 
 namespace cooperative_groups {
 
-// Of cooperative_groups/reduce.h, which makes it visible.
+// cooperative_groups/reduce.h makes this visible.
 namespace reductions {
 
 #define EMULATOR_OPERATION(name, expression)                          \

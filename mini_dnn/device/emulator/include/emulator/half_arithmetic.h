@@ -31,9 +31,9 @@ inline __half2 __hneg2(__half2 a) { return -a; }
 inline __half __habs(__half a) { return __half_raw{(unsigned short)(a.bits & 0x7fff)}; }
 inline __half2 __habs2(__half2 a) { return {__habs(a.x), __habs(a.y)}; }
 
-// a * b + c of two pairs with one rounding. The products are exact in float; the rounded sums are as good as exact,
-// unless they lie in the middle between two halves, or where subnormal halves have their middles elsewhere.
-// Sums in double are exact wherever that matters (half has 11 digits, and its exponents span 40).
+// a * b + c of two pairs with one rounding. The products are exact in float. The rounded sums are as good as exact,
+// unless they are midpoints between two halves, or subnormal, where the midpoints are others. Sums in double are exact
+// wherever that matters (half has 11 digits, and its exponents span 40).
 inline float_x4 fused(float_x4 a, float_x4 b, float_x4 c) {
   typedef int int_x4 __attribute__((vector_size(16)));
   typedef long long long_x2 __attribute__((vector_size(16)));

@@ -1,4 +1,4 @@
-// IEEE binary16 to and from float, in the processor's own instructions (F16C) where it has them.
+// Conversions between IEEE binary16 and float, with the processor's own instructions (F16C) if it has them.
 #pragma once
 #include <stdint.h>
 #include <string.h>
@@ -13,7 +13,7 @@ typedef short short_x8 __attribute__((vector_size(16)));
 inline float half_to_float(uint16_t h) { return __builtin_ia32_vcvtph2ps(short_x8{short(h)})[0]; }
 inline uint16_t float_to_half(float f) { return __builtin_ia32_vcvtps2ph(float_x4{f}, 0)[0]; }  // 0: to nearest even
 
-// Two at once, as half2 needs them.
+// Two at once, for half2.
 inline float_x4 half2_to_float(uint32_t h) {
   typedef int int_x4 __attribute__((vector_size(16)));
   return __builtin_ia32_vcvtph2ps(short_x8(int_x4{int(h)}));
@@ -50,7 +50,7 @@ inline float half_to_float(uint16_t h) {
   const uint32_t sign = uint32_t(h & 0x8000) << 16, rest = uint32_t(h & 0x7fff) << 13;
   uint32_t bits;
   if (rest >= 0x0f800000)
-    bits = rest + 0x70000000;  // infinity, NaN: the largest exponent here, too
+    bits = rest + 0x70000000;  // infinity and NaN also have the largest exponent here
   else if (rest >= 0x00800000)
     bits = rest + 0x38000000;
   else {  // subnormal: rest counts units of 2^-37
@@ -93,7 +93,7 @@ inline uint32_t float_to_half2(float_x4 f) { return float_to_half(f[0]) | uint32
 
 #endif
 
-// With one rounding, by rounding the double to odd in float first: float has enough digits more than half for
+// Rounds only once in effect: the double is first rounded to odd in float, which has enough more digits than half for
 // the last step to see what was lost (Boldo, Melquiond 2008).
 inline float round_to_odd(double x) {
   uint64_t bits;

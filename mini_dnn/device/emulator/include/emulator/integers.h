@@ -1,4 +1,4 @@
-// CUDA's functions of whole numbers that C++ has not, and those of bytes and halfwords in a word.
+// CUDA's integer functions that C++ lacks, and functions of the bytes and halfwords in a word.
 #pragma once
 #include "math.h"
 
@@ -32,7 +32,7 @@ inline double __hiloint2double(int high, int low) {
 }
 
 namespace emulator {
-// Of each part of two words: T is as long as a part, and signed or not.
+// Applies to each part of two words. T has the size of a part, and is signed or unsigned.
 template <class T, class F>
 inline unsigned of_parts(unsigned a, unsigned b, F f) {
   constexpr unsigned BITS = 8 * sizeof(T), MASK = (1u << BITS) - 1;

@@ -18,7 +18,7 @@ struct Parameter {
 
 struct Kernel {
   const char* name;
-  void (*run)(void* const* arguments);  // one thread; null: the kernel lacks extern "C" and cannot be launched
+  void (*run)(void* const* arguments);  // one thread; null if the kernel lacks extern "C" and cannot be launched
   int parameter_count;
   const Parameter* parameters;
 };
@@ -26,8 +26,8 @@ struct Kernel {
 struct Module {
   int kernel_count;
   const Kernel* kernels;
-  char* (*dynamic_shared)();  // the calling thread's dynamic shared memory; null where the file has none
-  char* (*anchor)();          // one of the variables that each thread of the system has for itself
+  char* (*dynamic_shared)();  // the calling thread's dynamic shared memory; null if there is none
+  char* (*anchor)();          // one of the variables that each system thread has separately
 };
 
 template <class T>
@@ -58,7 +58,7 @@ struct Stub<function> {
 
 }  // namespace emulator
 
-// The words that the build appends to a kernel file, whose macros they must survive.
+// Words for what the build appends to a kernel file; the file's macros cannot change them.
 using emulator_kernel_type = emulator::Kernel;
 using emulator_module_type = emulator::Module;
 template <auto function>

@@ -1,8 +1,8 @@
-// CUDA's mathematical functions beyond <math.h>. The fast ones (`__expf`) are exact to the last bit or two here:
-// more than a GPU promises, so a result may differ from a GPU's within the bounds of the CUDA Programming Guide.
+// CUDA's mathematical functions beyond <math.h>. The fast ones (`__expf`) are accurate to the last bit or two here,
+// which is more than a GPU promises. A result may differ from a GPU's within the bounds of the CUDA Programming Guide.
 #pragma once
 #include <source_location>  // any header of the C++ library defines its settings
-// No std::cyl_bessel_j and the like: no GPU has them, and reading them takes a third of the time for all headers.
+// Without std::cyl_bessel_j and the like: no GPU has them, and reading them takes a third of the time for all headers.
 #ifdef _GLIBCXX_USE_STD_SPEC_FUNCS
 #undef _GLIBCXX_USE_STD_SPEC_FUNCS
 #define _GLIBCXX_USE_STD_SPEC_FUNCS 0
@@ -23,7 +23,7 @@ EMULATOR_MINMAX(unsigned long)
 EMULATOR_MINMAX(long long)
 EMULATOR_MINMAX(unsigned long long)
 #undef EMULATOR_MINMAX
-// As CUDA's: a NaN loses against a number. (The C library's fmin does that too, but is a call.)
+// As in CUDA, a number wins against a NaN. (The C library's fmin does that, too, but is a function call.)
 #define EMULATOR_MINMAX(A, B, T)                                                   \
   inline constexpr T min(A a, B b) { return T(b) < T(a) || a != a ? T(b) : T(a); } \
   inline constexpr T max(A a, B b) { return T(a) < T(b) || a != a ? T(b) : T(a); }
@@ -63,7 +63,7 @@ inline float __tanhf(float x) { return tanhf(x); }
 inline float __saturatef(float x) { return __builtin_fminf(__builtin_fmaxf(x, 0.f), 1.f); }
 
 namespace emulator {
-// A value that g++ cannot contract into a fused multiply-add: what the _rn functions promise.
+// A value that g++ cannot contract into a fused multiply-add, as the _rn functions promise.
 template <class T>
 inline T rounded(T x) {
   asm("" : "+m"(x));
@@ -102,7 +102,7 @@ inline long long __double_as_longlong(double x) { return emulator::bits_as<long 
 inline double __longlong_as_double(long long x) { return emulator::bits_as<double>(x); }
 
 namespace emulator {
-// A conversion to an integer as CUDA does it: out of range gives the nearest end, NaN gives 0.
+// A conversion to an integer as in CUDA: out-of-range values give the nearest end, NaN gives 0.
 template <class To, class From>
 inline To saturated(From x) {
   constexpr bool is_signed = To(-1) < To(0);
@@ -151,7 +151,8 @@ inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned shift) {
 inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
   return unsigned(((unsigned long long)high << 32 | low) >> (shift % 32));
 }
-inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {  // each nibble of it picks one of 8 bytes
+// Each nibble of the selector selects one of 8 bytes
+inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
   const unsigned long long both = (unsigned long long)y << 32 | x;
   unsigned result = 0;
   for (int i = 0; i < 4; i++) {

@@ -1,25 +1,25 @@
-// Small products of matrices as tensor cores make them: what the twins of all matrix instructions come to.
+// Small matrix products as tensor cores compute them. All emulated matrix instructions use them.
 //
-// Sums are formed as by Hopper's tensor cores, to the bit. An instruction takes 16 products of halves or bfloats, or 8
-// of tf32 numbers, in one step (WMMA 4 of tf32): they and the sum so far are aligned to the largest exponent among
-// them, each is cut off, toward zero, behind 25 binary places, and they are added exactly. The result is cut off where
-// a float ends; a half is rounded to nearest even. Numbers below the normal ones are as good as others, results that
-// are too large become infinite, NaN is 0x7fffffff, and sums that are or become zero are +0.
+// Sums have the same bits as those of Hopper's tensor cores. An instruction adds 16 products of halves or bfloats, or 8
+// of tf32 numbers, in one step (WMMA: 4 of tf32). The products and the current sum are aligned to the largest of their
+// exponents, truncated toward zero after 25 binary places, and then added exactly. The result is truncated to a float;
+// a half is rounded to nearest even instead. Subnormal numbers count in full, results that are too large become
+// infinite, NaN is 0x7fffffff, and sums of zeros, or sums that become zero, are +0.
 //
-// Source: P. Xie et al., "MMA-Sim: Bit-Accurate Reference Model of Tensor Cores and Matrix Cores", arXiv:2511.10909,
-// which has other architectures, too: Ampere keeps 24 places, Turing 24, and both take 8 products of halves at a time.
+// Source: P. Xie et al., "MMA-Sim: Bit-Accurate Reference Model of Tensor Cores and Matrix Cores", arXiv:2511.10909. It
+// also describes other architectures: Ampere and Turing keep 24 places, and both add 8 products of halves at a time.
 #pragma once
 #include "runtime_interface.h"
 
 #pragma GCC visibility push(default)
 namespace emulator {
 
-enum class Element { half, bfloat, tf32 };  // what the floats of a and b are
-// What c and d are. Halves, too, come and go as floats; what goes needs to be rounded to half, to nearest even.
+enum class Element { half, bfloat, tf32 };  // the type of a and b
+// The type of c and d. Halves are also passed as floats; results must be rounded to half, to nearest even.
 enum class Accumulators { floats, halves };
 
-// d (m,n) += a (m,k) b (k,n), in one step. m is a multiple of 8 up to 256; n is 8, 16 or 32; k is 4, 8 or 16, and 16
-// where sums are halves.
+// d (m,n) += a (m,k) b (k,n), in one step. m is a multiple of 8 up to 256. n is 8, 16 or 32. k is 4, 8 or 16; it must
+// be 16 if sums are halves.
 void multiply(float* d, const float* a, const float* b, int m, int n, int k, Element element,
               Accumulators accumulators);
 
@@ -30,9 +30,9 @@ inline void multiply(float (&d)[m][n], const float (&a)[m][k], const float (&b)[
   multiply(d[0], a[0], b[0], m, n, k, element, accumulators);
 }
 
-// d (16,8) += a (16,k) b (k,8) of a warp, for warp_barrier: registers as in "Matrix Fragments for mma.m16n8k8" etc.
+// d (16,8) += a (16,k) b (k,8) of a warp, for warp_barrier. Registers are as in "Matrix Fragments for mma.m16n8k8" etc.
 struct WarpProduct {
-  Element element;  // and k are the same for all lanes
+  Element element;  // like k, it is the same for all lanes
   int k;
   float* d;
   const unsigned *a, *b;

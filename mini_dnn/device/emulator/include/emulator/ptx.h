@@ -1,4 +1,4 @@
-// Twins of the PTX wrappers of mini_dnn/ptx.cuh, which says what each does and where the PTX ISA has it.
+// Emulated PTX wrappers of mini_dnn/ptx.cuh, which describes each one with its place in the PTX ISA.
 #pragma once
 #include "async_interface.h"
 #include "bfloat_bits.h"
@@ -73,7 +73,7 @@ EMULATOR_NOT_CHECKED void whole_warp(void* const* arguments, unsigned arrived) {
 
 template <int count, bool transposed>
 EMULATOR_ACCESS void load(unsigned (&d)[count], const void* row, Site site) {
-  if (lane() < 8 * count) {  // the others' addresses are not used
+  if (lane() < 8 * count) {  // the addresses of the other lanes are not used
     require_multiple(reinterpret_cast<size_t>(row), 16, "address of a row for ldmatrix", site);
     note_read(row, 16);
   }
@@ -198,7 +198,7 @@ EMULATOR_ACCESS void bulk_wait() {
 }
 inline void fence_proxy_async() { note_proxy_fence(); }
 
-// Launches run one after the other. Checked mode looks at what a launch touches before it waits for those ahead of it.
+// Launches run one after the other. Checked mode checks what a launch accesses before it waits for earlier ones.
 inline void grid_wait() { note_grid_wait(); }
 inline void grid_launch_dependents() {}
 

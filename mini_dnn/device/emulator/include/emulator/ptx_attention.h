@@ -1,18 +1,18 @@
-// Twins of mini_dnn/ptx_attention.cuh, which says what each does.
+// Emulated wrappers of mini_dnn/ptx_attention.cuh, which describes each one.
 #pragma once
 #include "ptx.h"
 
 namespace emulator::ptx {
 
-// Of mini_dnn/ptx_test_wait.cuh.
+// From mini_dnn/ptx_test_wait.cuh.
 EMULATOR_ACCESS bool mbarrier_test_wait(mbarrier* barrier, unsigned parity, Site site = Site::current()) {
   return barrier_try_wait(barrier, parity, site);
 }
 
-// Rounded to nearest, which an instruction of a GPU need not be: its last two bits may differ.
+// Rounded to nearest. The last two bits of a GPU's instruction may differ.
 inline float exp2_approx(float x) {
   const float y = __builtin_exp2f(x);
-  return y < 0x1p-126f ? 0.0f : y;  // a NaN stays one
+  return y < 0x1p-126f ? 0.0f : y;  // a NaN stays NaN
 }
 
 namespace matrices {
@@ -51,7 +51,7 @@ EMULATOR_ACCESS void wgmma_scores(float (&d)[groups][4], unsigned long long a, u
   note_result(d);
   product_start(d[0], nullptr, {.a = a, .b = b, .columns = columns, .accumulate = accumulate}, site);
 }
-// Of mini_dnn/ptx_scores.cuh.
+// From mini_dnn/ptx_scores.cuh.
 template <int columns, bool accumulate, int groups>
 EMULATOR_ACCESS void wgmma_row_scores(float (&d)[groups][4], unsigned long long a, unsigned long long b,
                                       Site site = Site::current()) {
@@ -61,13 +61,13 @@ EMULATOR_ACCESS void wgmma_row_scores(float (&d)[groups][4], unsigned long long 
   note_result(d);
   product_start(d[0], nullptr, {.a = a, .b = b, .columns = columns, .accumulate = accumulate}, site);
 }
-// Of mini_dnn/ptx_few_values.cuh.
+// From mini_dnn/ptx_few_values.cuh.
 EMULATOR_ACCESS void wgmma_few_values(float (&d)[1][4], unsigned long long a, unsigned long long b, bool accumulate,
                                       Site site = Site::current()) {
   note_result(d);
   product_start(d[0], nullptr, {.a = a, .b = b, .columns = 8, .accumulate = accumulate, .transposed_a = true}, site);
 }
-// Of mini_dnn/ptx_few_scores.cuh.
+// From mini_dnn/ptx_few_scores.cuh.
 template <bool accumulate>
 EMULATOR_ACCESS void wgmma_few_scores(float (&d)[1][4], unsigned long long a, unsigned long long b,
                                       Site site = Site::current()) {

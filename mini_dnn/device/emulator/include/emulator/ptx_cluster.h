@@ -1,4 +1,4 @@
-// Twins of the wrappers of mini_dnn/ptx_cluster.cuh, which says what each does and where the PTX ISA has it.
+// Emulated wrappers of mini_dnn/ptx_cluster.cuh, which describes each one with its place in the PTX ISA.
 #pragma once
 #include "cluster_interface.h"
 #include "ptx.h"

@@ -1,4 +1,4 @@
-// The words of CUDA C++ that are macros here: qualifiers, what tells which compiler it is, and the C library's.
+// Words of CUDA C++ that are macros here: qualifiers, macros that identify the compiler, and words of the C library.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -8,20 +8,20 @@
 
 #define __CUDACC__ 1
 #define __CUDA_ARCH__ 900
-#define __CUDA_ARCH_FEAT_SM90_ALL 1  // it is an sm_90a
-#ifndef EMULATOR_WORDS               // a look at the kernel file as nvcc sees it
+#define __CUDA_ARCH_FEAT_SM90_ALL 1  // as for sm_90a
+#ifndef EMULATOR_WORDS               // preprocesses the kernel file as nvcc sees it
 #define MINI_DNN_EMULATOR 1          // for the emulator's side of a wrapper of inline PTX
 #endif
 
 #ifndef EMULATOR_SCAN  // the build's first pass looks for these words
 #define __global__ __attribute__((visibility("default"), used))
-// One block runs on one operating-system thread at a time, so what a block shares is what that thread owns.
+// One block runs on one operating-system thread at a time, so the shared memory of a block belongs to that thread.
 #define __shared__ thread_local
 #endif
 #ifndef EMULATOR_WORDS
 #define __host__
 #define __device__ __attribute__((visibility("default")))
-// `used` also tells g++ that others write it: a constant array without an initialiser is not all zeros.
+// `used` also tells g++ that others write it: a constant array without an initialiser does not stay zero.
 #define __constant__ __attribute__((visibility("default"), used))
 #define __managed__ __attribute__((visibility("default")))
 #define __forceinline__ inline __attribute__((always_inline))

@@ -1,18 +1,19 @@
-// What a compiled kernel calls in the runtime library: the one seam between the two.
+// The functions of the runtime library that compiled kernels call: the only interface between the two.
 #pragma once
 #include <source_location>
 
 #include "types.h"
 
-// Initial-exec thread-local storage is one addition away from the thread pointer. It is scarce for libraries
-// that are loaded late (about 1 KB for all of them), so only these few words are in it.
+// Initial-exec thread-local storage is one addition away from the thread pointer. It is scarce for libraries that are
+// loaded late (about 1 KB for all of them), so it only holds these few words.
 #define EMULATOR_TLS __attribute__((tls_model("initial-exec"))) __thread
 
 #pragma GCC visibility push(default)
 #ifdef EMULATOR_RUNTIME
-#define EMULATOR_READ_ONLY  // the runtime sets them whenever it goes on with another thread
+#define EMULATOR_READ_ONLY  // the runtime sets them when it switches to another thread
 #else
-#define EMULATOR_READ_ONLY const  // to one thread they never change: g++ may keep them in registers over a barrier
+// They never change within one thread, so g++ may keep them in registers across a barrier
+#define EMULATOR_READ_ONLY const
 #endif
 extern EMULATOR_TLS EMULATOR_READ_ONLY uint3 threadIdx;
 extern EMULATOR_TLS EMULATOR_READ_ONLY uint3 blockIdx;
@@ -22,53 +23,54 @@ constexpr int warpSize = 32;
 
 namespace emulator {
 
-extern EMULATOR_TLS EMULATOR_READ_ONLY unsigned linear_thread;  // threadIdx as one number; % 32 is the lane
+extern EMULATOR_TLS EMULATOR_READ_ONLY unsigned linear_thread;  // threadIdx as one number; modulo 32 it is the lane
 
-using Site = std::source_location;  // a call in the kernel: what tells two barriers apart, and what reports name
+using Site = std::source_location;  // a call in the kernel: it distinguishes barriers, and reports name it
 
 // Waits for all threads of the block that have not exited.
 void block_barrier(Site site);
 enum class Vote : int { count, all, any };
-int block_vote(Vote vote, bool predicate, Site site);  // the same, and returns what the predicates gave
+int block_vote(Vote vote, bool predicate, Site site);  // the same, and returns the combined predicates
 
 // Waits for the lanes in `mask`, except those that have exited. The last lane to arrive runs
-// `operation(arguments, arrived)` for all of them (it may be null); arguments[i] is what lane i passed.
+// `operation(arguments, arrived)` for all of them (it may be null). arguments[i] is what lane i passed.
 using WarpOperation = void (*)(void* const* arguments, unsigned arrived);
 void warp_barrier(unsigned mask, void* argument, WarpOperation operation, const char* name, Site site);
 
-// The lanes that come to this call together: waits until every other lane of the warp has exited or waits elsewhere.
+// The lanes that arrive at this call together. Waits until every other lane of the warp has exited or waits elsewhere.
 unsigned converged_lanes(Site site);
-void yield();  // lets other threads of the block run: for loops that poll what those will write
+void yield();  // lets other threads of the block run, for loops that poll what those will write
 [[noreturn]] void fail(const char* format, ...) __attribute__((format(printf, 1, 2)));
 [[noreturn]] void fail_assertion(const char* condition, const char* file, unsigned line);
 [[noreturn]] void fail_warp(const char* format, ...) __attribute__((format(printf, 1, 2)));  // lanes are absent
 long long clock_ns();  // of a clock that never goes back
 int print(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
-// In checked mode: accesses that the compiler's own instrumentation does not see. Functions that touch memory are part
-// of their caller there, so that a finding names the line of the kernel.
+// For checked mode: accesses that the compiler's instrumentation does not see. There, functions that access memory are
+// inlined into their caller, so that a finding names the line of the kernel.
 #ifdef EMULATOR_CHECKED
 #define EMULATOR_ACCESS inline __attribute__((always_inline))
 #define EMULATOR_NOT_CHECKED __attribute__((no_sanitize("thread", "bounds", "alignment")))
 void note_block_fence();
-void check_set(const void* values, size_t bytes, size_t size, const char* what);  // before they are used; size: of one
-void note_read_only(const void* p, size_t bytes);                                 // by __ldg
+// Checks values before their use; size is that of one value
+void check_set(const void* values, size_t bytes, size_t size, const char* what);
+void note_read_only(const void* p, size_t bytes);  // by __ldg
 void note_read(const void* p, size_t bytes);
 void note_write(const void* p, size_t bytes);
-void note_tile(const void* p, size_t pitch_bytes, const char* name, Site site);  // a WMMA load or store: all lanes
-void note_absent(unsigned lane, unsigned source);  // a lane needs the value of one that is not there
+void note_tile(const void* p, size_t pitch_bytes, const char* name, Site site);  // a WMMA load or store by all lanes
+void note_absent(unsigned lane, unsigned source);  // a lane needs the value of an absent one
 void leave_undefined(void* value, size_t bytes, unsigned lane, unsigned source);  // it may need it, or not
 #elif defined(EMULATOR_COUNTED)                                                   // likewise, for counters
 #define EMULATOR_ACCESS inline __attribute__((always_inline))
 #define EMULATOR_NOT_CHECKED __attribute__((no_sanitize("thread"), no_sanitize_coverage))
 void note_read(const void* p, size_t bytes);
 void note_write(const void* p, size_t bytes);
-void note_tile_read(const void* p, size_t bytes);  // of a lane, for WMMA
+void note_tile_read(const void* p, size_t bytes);  // by a lane, for WMMA
 void note_tile_write(const void* p, size_t bytes);
 void note_atomic(const void* p, size_t bytes);
-void note_call(const char* name, unsigned number);  // of a function that is worth counting
+void note_call(const char* name, unsigned number);  // a call of a function that is counted
 inline void note_block_fence() {}
-inline void note_read_only(const void*, size_t) {}  // the read that follows is seen
+inline void note_read_only(const void*, size_t) {}  // the read that follows is counted
 inline void note_tile(const void*, size_t, const char*, Site) {}
 inline void note_absent(unsigned, unsigned) {}
 inline void leave_undefined(void*, size_t, unsigned, unsigned) {}
@@ -85,12 +87,12 @@ inline void leave_undefined(void*, size_t, unsigned, unsigned) {}
 #endif
 
 #ifndef EMULATOR_COUNTED
-inline void note_tile_read(const void*, size_t) {}  // the copy that follows is seen
+inline void note_tile_read(const void*, size_t) {}  // the copy that follows is counted
 inline void note_tile_write(const void*, size_t) {}
 inline void note_call(const char*, unsigned) {}
 #endif
 
-// What checked mode fills with what nobody has set: numbers that signal when they are used, and that no kernel makes.
+// Checked mode fills uninitialised values with these numbers, which signal when used, and which no kernel computes.
 constexpr unsigned UNSET_FLOAT = 0x7fa5a5a5;
 constexpr unsigned short UNSET_HALF = 0x7da5;
 template <class T>
@@ -106,7 +108,7 @@ EMULATOR_ACCESS void check_set(const T* values, int count, const char* what) {
   check_set(values, count * sizeof *values, sizeof *values, what);
 #endif
 }
-// Where a lane wants what another one works out for its warp: it is checked where the lane asks for it.
+// If a lane needs what another lane computes for its warp, it is checked where the lane requests it.
 template <class T>
 EMULATOR_ACCESS void note_result(T& place) {
 #ifdef EMULATOR_CHECKED
@@ -124,8 +126,8 @@ inline unsigned lane() { return linear_thread % 32; }
 #pragma GCC visibility pop
 
 #if defined(EMULATOR_CHECKED) && !defined(EMULATOR_RUNTIME)
-// Copies of the C library. The runtime does not know where arrays of a thread end; the compiler does, once functions
-// are part of the kernel.
+// Copies of the C library. The runtime does not know where arrays of a thread end, but the compiler does once functions
+// are inlined into the kernel.
 #if defined(__clang__) || __GNUC__ >= 12
 #define EMULATOR_ROOM(p) __builtin_dynamic_object_size(p, 0)
 #else

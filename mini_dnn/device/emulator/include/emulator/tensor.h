@@ -1,4 +1,4 @@
-// Twins of mini_dnn/ptx_tensor.cuh: part of ptx.h.
+// Emulated wrappers of mini_dnn/ptx_tensor.cuh; a part of ptx.h.
 #pragma once
 #include "async_interface.h"
 
@@ -22,7 +22,7 @@ EMULATOR_ACCESS void load_windows(void* shared, const TensorMap& map, BoxPlace a
   check_windows(map, "tensor_load_windows", site);
   require_multiple(size_t(at.x) * map.itemsize, PART, "distance of tensor_load_windows' channels from the first one",
                    site);
-  const auto starts = [&](int place, unsigned side) {  // at a window
+  const auto starts = [&](int place, unsigned side) {  // of a window
     const int from_first = place + int(map.padding), last = int(side + map.padding) - int(map.window);
     return from_first >= 0 && from_first % int(map.stride) == 0 && place <= last;
   };

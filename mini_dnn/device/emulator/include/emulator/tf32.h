@@ -1,5 +1,5 @@
-// Conversion to tf32; included by wmma_product.h. A GPU needs about as many instructions for it: arithmetic.py counts
-// them.
+// Conversion to tf32; included by wmma_product.h. arithmetic.py counts its instructions, because a GPU needs about as
+// many.
 #pragma once
 
 namespace emulator::wmma {

@@ -1,11 +1,11 @@
-// CUDA's built-in vector types, with the alignment that the CUDA Programming Guide (B.3) gives them.
+// CUDA's built-in vector types, with the alignment required by the CUDA Programming Guide (B.3).
 #pragma once
 
 namespace emulator::fp16 {
 struct __half;
 }
 
-// clang++ checks the alignment of what a function takes by reference, and not of a struct that it copies by itself.
+// clang++ checks the alignment of references, but not that of a struct that it copies by itself.
 #if defined(EMULATOR_CHECKED) && defined(__clang__)
 #define EMULATOR_COPY __attribute__((always_inline)) constexpr
 #define EMULATOR_COPY_PAIR(name)                        \

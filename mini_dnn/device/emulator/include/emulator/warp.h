@@ -1,4 +1,4 @@
-// Warp functions: every lane passes a record, the last one to arrive works out all results.
+// Warp functions: each lane passes a record, and the last one to arrive computes all results.
 #pragma once
 #include "runtime_interface.h"
 
@@ -16,8 +16,8 @@ struct Shuffle {
   unsigned source;  // lane
 };
 
-// A source that does not take part leaves a lane its own value, and in checked mode one that shows if it counts; CUDA
-// leaves the result undefined.
+// If the source lane does not participate, a lane keeps its own value; CUDA leaves the result undefined. In checked
+// mode it gets a value that shows whether it matters.
 template <class T>
 void shuffle_all(void* const* arguments, unsigned arrived) {
   for (unsigned lanes = arrived; lanes; lanes &= lanes - 1) {
@@ -90,7 +90,7 @@ void reduce_all(void* const* arguments, unsigned arrived) {
 
 }  // namespace emulator
 
-// Shuffles within groups of `width` lanes (a power of two); a source outside the group is the lane itself.
+// Shuffles within groups of `width` lanes (a power of two). A source outside the group is replaced by the lane itself.
 template <class T>
 inline T __shfl_sync(unsigned mask, T value, int source, int width = 32,
                      emulator::Site site = emulator::Site::current()) {
@@ -110,7 +110,7 @@ inline T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32
   const bool outside = delta >= unsigned(width) - (lane & (width - 1));
   return emulator::shuffle(mask, value, outside ? lane : lane + delta, "__shfl_down_sync", site);
 }
-// An earlier group may be read, a later one not: PTX ISA, shfl.sync.bfly.
+// Lanes may read from an earlier group, but not from a later one: PTX ISA, shfl.sync.bfly.
 template <class T>
 inline T __shfl_xor_sync(unsigned mask, T value, int bits, int width = 32,
                          emulator::Site site = emulator::Site::current()) {

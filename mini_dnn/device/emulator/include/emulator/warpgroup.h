@@ -1,4 +1,4 @@
-// Twins of mini_dnn/ptx_warpgroup.cuh: part of ptx.h.
+// Emulated wrappers of mini_dnn/ptx_warpgroup.cuh; a part of ptx.h.
 #pragma once
 #include "async_interface.h"
 
@@ -27,9 +27,9 @@ EMULATOR_ACCESS unsigned long long matrix_descriptor_128b(const void* p, unsigne
 }
 EMULATOR_ACCESS unsigned long long matrix_descriptor_128b_lines(const void* p, unsigned leading, unsigned stride,
                                                                 Site site = Site::current()) {
-  return matrix_descriptor_128b(p, leading, stride, site) | 1ull << 61;  // a mark that a GPU has not
+  return matrix_descriptor_128b(p, leading, stride, site) | 1ull << 61;  // a mark that does not exist on a GPU
 }
-// Of no effect here, as products read their registers at once and do the rest at their wait; it is not checked.
+// No effect here, because products read their registers immediately and the rest at their wait. It is not checked.
 inline void wgmma_fence() {}
 template <int n, bool accumulate>
 EMULATOR_ACCESS void wgmma_m64k16(float (&d)[n / 8][4], const unsigned (&a)[4], unsigned long long b,

@@ -1,11 +1,11 @@
-// wmma (CUDA C++ Programming Guide, warp matrix functions): tiles held by the 32 lanes of a warp together.
+// wmma (CUDA C++ Programming Guide, warp matrix functions): tiles that the 32 lanes of a warp hold together.
 //
-// CUDA leaves open which lane holds which elements. Here lane l holds elements [l * n, (l + 1) * n) of the tile in
-// its own order (that of the layout for A and B, row-major for accumulators): a load is a copy of a few wide words,
-// and needs no other lane. mma_sync brings the warp together; its last lane computes the whole product.
+// CUDA leaves open which lane holds which elements. Here, lane l holds elements [l * n, (l + 1) * n) of the tile in its
+// own order (that of the layout for A and B, row-major for accumulators). A load copies a few wide words and needs no
+// other lane. mma_sync synchronises the warp, and its last lane computes the whole product.
 //
-// A load or store does not wait for other lanes: what they wrote is seen only if a __syncwarp() or __syncthreads()
-// came between, which the CUDA memory model asks for, too.
+// Loads and stores do not wait for other lanes. Their writes are visible only after a __syncwarp() or __syncthreads(),
+// which the CUDA memory model also requires.
 #pragma once
 #include <type_traits>
 
@@ -43,7 +43,7 @@ struct fragment {
   static constexpr int rows = std::is_same_v<Use, matrix_b> ? k : m;
   static constexpr int columns = std::is_same_v<Use, matrix_a> ? k : n;
   static constexpr bool by_column = std::is_same_v<Layout, col_major>;
-  static constexpr int line = by_column ? rows : columns;  // elements side by side in memory
+  static constexpr int line = by_column ? rows : columns;  // elements that are adjacent in memory
   static constexpr int num_elements = rows * columns / 32;
   using element_type = T;
   using storage_element_type = typename storage<T>::type;

@@ -3,7 +3,7 @@
 
 namespace emulator::wmma {
 
-// Where this lane's elements start: `position` in line `index` of the tile.
+// The first of this lane's elements: `position` in line `index` of the tile.
 struct LanePart {
   int index, position;
 };
@@ -13,12 +13,12 @@ inline LanePart lane_part() {
   return {first / Fragment::line, first % Fragment::line};
 }
 
-#if defined(EMULATOR_COUNTED)  // what is copied here has been counted
+#if defined(EMULATOR_COUNTED)  // what is copied here has already been counted
 template <size_t bytes>
 __attribute__((noinline)) EMULATOR_NOT_CHECKED void copy_bytes(void* to, const void* from) {
   for (size_t i = 0; i < bytes; i++) static_cast<char*>(to)[i] = static_cast<const char*>(from)[i];
 }
-#elif defined(EMULATOR_CHECKED)  // by accesses that have a hook
+#elif defined(EMULATOR_CHECKED)  // with accesses that have a hook
 template <size_t bytes>
 EMULATOR_ACCESS void copy_bytes(void* to, const void* from) {
   typedef char Piece __attribute__((vector_size(bytes < 16 ? bytes : 16), aligned(1), may_alias));

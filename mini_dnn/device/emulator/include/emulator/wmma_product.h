@@ -1,4 +1,4 @@
-// mma_sync: D = A * B + C of a warp's tiles; included by wmma.h.
+// mma_sync: D = A * B + C for a warp's tiles; included by wmma.h.
 #pragma once
 #include "multiply.h"
 #include "tf32.h"
@@ -7,8 +7,8 @@ namespace emulator::wmma {
 
 namespace product {
 
-// Elements as the tensor core reads them. It ignores the low 13 bits of a float that is not a tf32 number: CUDA leaves
-// that open, an H200 does it.
+// Elements as the tensor core reads them. It ignores the low 13 bits of a float that is not a tf32 number. CUDA leaves
+// that open; an H200 does it.
 template <int n>
 EMULATOR_NOT_CHECKED inline void read_operand(const float* x, float* out) {
   for (int i = 0; i < n; i++) out[i] = __uint_as_float(__float_as_uint(x[i]) & ~0x1fffu);
@@ -17,7 +17,7 @@ template <int n>
 EMULATOR_NOT_CHECKED inline void read_operand(const __half* x, float* out) {
   halves_to_floats<n>(x, out);
 }
-// The part of a tile that a lane holds; at(row, column) is where an element goes.
+// The part of a tile that a lane holds. at(row, column) is the place of an element.
 template <class Fragment, class At>
 EMULATOR_NOT_CHECKED inline void read_tile(const Fragment& fragment, int lane, At at) {
   constexpr int n = Fragment::num_elements;
@@ -39,7 +39,7 @@ EMULATOR_NOT_CHECKED inline void read_sum(const __half* x, float* out) {
   halves_to_floats<n>(x, out);
 }
 
-// What one lane passes: its parts of the four tiles.
+// What each lane passes: its parts of the four tiles.
 template <class D, class A, class B, class C>
 struct Parts {
   D* d;
@@ -54,7 +54,7 @@ EMULATOR_NOT_CHECKED void whole_warp(void* const* arguments, unsigned arrived) {
     emulator::fail_warp("wmma::mma_sync needs all 32 lanes of a warp; found mask 0x%08x", arrived);
   constexpr bool halves = std::is_same_v<typename A::storage_element_type, __half>;
   constexpr int m = A::rows, k = A::columns, n = B::columns;
-  constexpr int step = halves ? k : 4;  // for tf32, nvcc makes it from instructions of k = 4, one after the other
+  constexpr int step = halves ? k : 4;  // for tf32, nvcc uses consecutive instructions with k = 4
   alignas(64) float a[k / step][m][step], b[k / step][step][n], d[m][n];
   for (int lane = 0; lane < 32; lane++) {
     const auto& parts = *static_cast<Parts<D, A, B, C>*>(arguments[lane]);
@@ -70,7 +70,8 @@ EMULATOR_NOT_CHECKED void whole_warp(void* const* arguments, unsigned arrived) {
     const auto& parts = *static_cast<Parts<D, A, B, C>*>(arguments[lane]);
     for (int i = 0; i < D::num_elements; i++) {
       const float sum = (&d[0][0])[lane * D::num_elements + i];
-      parts.d->x[i] = half_accumulators && fabsf(sum) <= 0x1p-25f ? 0.0f : sum;  // what a half rounds to zero is +0
+      // What rounds to zero as a half becomes +0
+      parts.d->x[i] = half_accumulators && fabsf(sum) <= 0x1p-25f ? 0.0f : sum;
     }
   }
 }

@@ -1,4 +1,4 @@
-// One access of a kernel: inside an array? to something that was written? ordered after what other threads did?
+// One access of a kernel. Is it inside an array? Was that written? Is it ordered after what other threads did?
 #include <algorithm>
 #include <array>
 
@@ -15,7 +15,7 @@ uint64_t block_of(uint32_t epoch) {
 
 namespace {
 
-// Of cells whose bytes are of different threads: each byte's own.
+// For cells whose bytes belong to different threads: each byte separately.
 using Parts = std::array<Cell, 4>;
 std::vector<Parts> all_parts;
 std::vector<uint32_t> free_parts;
@@ -56,11 +56,11 @@ inline bool races(uint16_t who, uint32_t epoch, bool read, bool shared, const ch
   return !c.fenced || !has_learned(block_of(epoch), who, epoch, p);
 }
 
-// Whether one thread may write and another read at the same time: of a flag, which hands over nothing by itself.
+// Whether one thread may write while another reads: a flag, which by itself does not publish any data.
 bool may_meet(const Region& r, Manner write, Manner read, uint16_t other, uint32_t epoch) {
   if (read == Manner::plain || write == Manner::plain) return false;
   if (write != Manner::is_volatile) return true;
-  const Check& c = the_check;  // lanes that rely on running in step, and tiles with no barrier, are volatile, too
+  const Check& c = the_check;  // lanes that rely on lock step, and tiles without a barrier, are volatile, too
   return r.memory != Memory::shared &&
          !(epoch >= c.cluster_epoch && is_mine(epoch) && other / WARP == linear_thread / WARP);
 }
@@ -83,7 +83,7 @@ void check_readers(const Region& r, const Cell& cell, const Access& a) {
   check(cell.reader, cell.read_epoch, cell.read_pc);
   if (cell.read_epoch < the_check.cluster_epoch || !is_mine(cell.read_epoch)) return;
   if (cell.neighbour != NOBODY) check(cell.neighbour, cell.neighbour_epoch, cell.neighbour_pc);
-  // Two readers of two warps: that of this thread's own may be ordered, the other is not.
+  // Readers in two warps: this thread's own warp may be ordered, the other one is not.
   if (cell.other != NOBODY && cell.other / WARP != linear_thread / WARP)
     check(cell.other, cell.other_epoch, cell.other_pc);
 }
@@ -95,7 +95,7 @@ void check_far_reader(const Region& r, const FarRead& read, const Access& a) {
   report_race(r, a, {false, read.atomic, read.thread, block_of(read.epoch), read.pc});
 }
 
-// Before the thread has waited for the launches ahead: what they have written, or read where this writes.
+// Before the thread has waited for the launches ahead: what they wrote, or what they read and this access writes.
 void check_ahead(const Region& r, const Cell& cell, const Access& a) {
   Check& c = the_check;
   auto of_ahead = [&c](uint32_t epoch) { return epoch >= c.settled_epoch && epoch < c.launch_epoch; };
@@ -116,7 +116,7 @@ void visit(const Region& r, Cell& cell, const Access& a) {
   const bool written = shared ? cell.write_epoch >= c.cluster_epoch : cell.write_epoch != NEVER || r.sparse;
   if (!written && (!a.write || a.update) && (r.memory != Memory::symbol || r.forgotten)) {
     if (!shared) report(FindingKind::uninitialised, r, a);
-    // Another thread may write it before the next barrier: then this is a race.
+    // Another thread may write it before the next barrier, which would be a race.
     if (!c.pending) note(FindingKind::uninitialised, r, a, {});
     c.pending = true;
   }
@@ -126,7 +126,8 @@ void visit(const Region& r, Cell& cell, const Access& a) {
     return;
   }
   check_readers(r, cell, a);
-  if (a.update && cell.read_manner == Manner::atomic) cell.reader = NOBODY, cell.seen = 0;  // atomics follow each other
+  // Atomics are ordered among themselves
+  if (a.update && cell.read_manner == Manner::atomic) cell.reader = NOBODY, cell.seen = 0;
   cell.write_epoch = now();
   cell.writer = linear_thread;
   cell.write_pc = a.pc;
@@ -157,7 +158,7 @@ void visit_part(const Region& r, size_t i, const Access& a) {
   cell = now_whole;
 }
 
-// A thread that reads a flag again and again lets others run, which are to set it.
+// A thread that reads a flag repeatedly lets other threads run, so that they can set it.
 void note_poll(const Access& a) {
   constexpr unsigned POLLS = 64;
   static struct {

@@ -1,4 +1,4 @@
-// The short way through an access: most are reads, of the array that the same line read last.
+// The fast path of an access: most are reads of the array that the same line read last.
 #pragma once
 #include "shadow.h"
 
@@ -12,7 +12,7 @@ struct Access {
   bool write;
   Manner manner;
   uint64_t pc;
-  bool update = false;  // an atomic that has read what it writes to
+  bool update = false;  // an atomic that has read the value it overwrites
 };
 
 void check_cells(const Region& r, const Access& a);
@@ -22,8 +22,8 @@ void check_stack(const Access& a);      // on a thread's stack
 void check_depth(const void* pc);       // of this thread's stack
 [[noreturn]] void report_stack(const Access& a, Detail detail, const char* back = nullptr);
 
-// Whether that is of the variables of the function that has called the hook into which this is compiled: they lie
-// between the two frames. Most accesses of a stack are; check_stack() follows the frames for all others.
+// Whether it is a variable of the function that called the hook into which this is inlined: these are between the two
+// frames. Most stack accesses are; check_stack() follows the frames for all others.
 [[gnu::always_inline]] inline bool is_own_variable(const void* address, size_t bytes) {
 #if defined(__x86_64__) && !defined(EMULATOR_UCONTEXT)
   const auto *p = static_cast<const char*>(address), *back = static_cast<const char*>(__builtin_return_address(0));
@@ -45,8 +45,8 @@ inline uint32_t own(uint32_t& token) {
   return token;
 }
 
-// Of the readers since a barrier, those that a race with a later write would need: two of a warp, and one of another.
-// `alone`: no other block has begun that is not at its end.
+// Records, of the readers since a barrier, those that a race with a later write needs: two of one warp, and one of
+// another. `alone`: no other block has begun that has not ended.
 template <bool alone = false>
 [[gnu::always_inline]] inline void note_read(Cell& cell, uint64_t pc, Manner manner) {
   Check& c = the_check;
@@ -80,8 +80,8 @@ template <bool alone = false>
     cell.seen = own(c.tokens[me / WARP]);
 }
 
-// Whether nothing is wrong with reading what was written at that time: by the host, by an earlier launch, or by this
-// block before a barrier.
+// Whether it is right to read what was written at that time: by the host, by an earlier launch, or by this block before
+// a barrier.
 inline bool is_settled(const Region& r, uint32_t write_epoch) {
   const Check& c = the_check;
   if (write_epoch >= c.cluster_epoch)
@@ -122,8 +122,8 @@ inline bool is_settled(const Region& r, uint32_t write_epoch) {
 void check_slowly(const void* address, size_t bytes, bool write, const void* pc);
 void note_plain_read(Cell& cell, uint64_t line);
 
-// Whether nothing is wrong with a plain read or write of a cell: it was written before the last barrier, or nobody has
-// used it since then. In a launch whose blocks come one after the other.
+// Whether a plain read or write of a cell is right: it was written before the last barrier, or nobody has used it
+// since. For launches whose blocks run one after the other.
 template <bool write>
 [[gnu::always_inline]] inline bool is_fine(const Check& c, bool shared, const Cell& cell) {
   if constexpr (write) {
@@ -135,7 +135,7 @@ template <bool write>
   return !shared && written != NEVER && written < c.settled_epoch;
 }
 
-// Where most accesses are: in an array in which a look at its cells is enough. Else nullptr.
+// Where most accesses are: in an array for which the state of its cells is enough. Otherwise nullptr.
 template <bool write>
 [[gnu::always_inline]] inline const Region* plain_region(uint64_t line) {
   const Check& c = the_check;
@@ -158,7 +158,7 @@ template <bool write>
   }
 }
 
-// Most accesses: nothing is wrong, and nothing needs the stack here.
+// The common case: nothing is wrong, and no stack space is needed here.
 template <bool write>
 [[gnu::always_inline]] inline void check_plain(const void* address, size_t bytes, const void* pc) {
   Check& c = the_check;
@@ -180,7 +180,7 @@ template <bool write>
 
 void check_more(const void* address, size_t bytes, bool write, const void* pc);  // check_plain()
 
-// The same of as many bytes as a cell mostly has.
+// The same for the usual number of bytes of a cell.
 template <size_t bytes, bool write>
 [[gnu::always_inline]] inline void check_cell(const void* address, const void* pc) {
   Check& c = the_check;

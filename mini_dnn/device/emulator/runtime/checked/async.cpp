@@ -1,5 +1,5 @@
-// Asynchronous copies and products in checked mode: their addresses, and who touches their bytes while they are under
-// way.
+// Asynchronous copies and products in checked mode: their addresses, and who accesses their bytes while they are in
+// flight.
 #include "../async.h"
 
 #include <algorithm>
@@ -24,13 +24,13 @@ struct Flight {
   uint32_t epoch = the_check.epoch;  // when it was started
 };
 
-// Of one block or cluster: its copies and products so far, and for each word of a block's shared memory the number of
-// the last one that is under way there.
+// For one block or cluster: its copies and products so far, and for each word of a block's shared memory the number of
+// the last one that is in flight there.
 struct Flights {
   uint32_t cluster_epoch = 0;
   std::vector<Flight> all;
   std::vector<uint32_t> words[MAX_CLUSTER];
-  uint32_t fences[MAX_CLUSTER][MAX_THREADS];  // when each thread called fence_proxy_async() last
+  uint32_t fences[MAX_CLUSTER][MAX_THREADS];  // when each thread last called fence_proxy_async()
 } flights;
 
 bool only_reads(CopyKind kind) { return is_store(kind) || kind == CopyKind::product; }  // shared memory
@@ -68,7 +68,7 @@ const Region* find_region(const char* p) {
   return nullptr;
 }
 
-// What a copy brought is written now. The copy engine is no thread: those who waited may all read it.
+// The data of a copy count as written now. The copy engine is not a thread: all that waited may read the data.
 void note_landed(const Copy& copy, const Piece& piece) {
   const Region* r = find_region(piece.shared);
   if (!r || !r->cells) return;
@@ -111,8 +111,8 @@ void check_multiple(size_t value, size_t unit, const char* what, const void* cal
   stop(FailureKind::finding);
 }
 
-// The copy engine and the tensor cores may not see what a thread wrote to shared memory with no fence after it: one by
-// that thread, before the barrier, or by the one that starts the copy or product.
+// The copy engine and the tensor cores may not see what a thread wrote to shared memory without a fence after the
+// write: by that thread before the barrier, or by the thread that starts the copy or product.
 void check_fenced(CopyKind kind, const char* from, size_t bytes, const void* call) {
   const Region* r = find_region(from);
   if (!r || !r->cells) return;
@@ -221,7 +221,7 @@ void check_sums_under_way(const Product& product, const void* wait_call) {
 void check_under_way(const char* p, size_t bytes, bool write, uint64_t pc) {
   const Check& c = the_check;
   if (!c.active || shared_of(p) < 0) return;
-  if (flights.cluster_epoch != c.cluster_epoch) {  // those of a block that is over
+  if (flights.cluster_epoch != c.cluster_epoch) {  // those belong to a block that has ended
     copies_under_way = false;
     return;
   }
@@ -230,7 +230,7 @@ void check_under_way(const char* p, size_t bytes, bool write, uint64_t pc) {
   if (!found) return;
   const Flight& flight = flights.all[found - 1];
   if (only_reads(flight.kind) && !write) return;  // both read
-  // Warps that make products of the same b need a barrier before one writes it: without one this is a race.
+  // Warps whose products read the same b need a barrier before one of them writes it. Without one, this is a race.
   const bool other_warp = flight.thread / WARP != linear_thread / WARP;
   if (flight.kind == CopyKind::product && other_warp && flight.epoch == c.epoch) return;
   note_finding(flight, flight.committed ? "committed" : "open", p, bytes, {write, 0, linear_thread, c.block, pc});
@@ -238,7 +238,7 @@ void check_under_way(const char* p, size_t bytes, bool write, uint64_t pc) {
   stop(FailureKind::finding);
 }
 
-// The block is over: what others have sent it, it should have waited for.
+// The block has ended, and should have waited for what others sent to it.
 bool check_all_landed(const Worker& w) {
   for (const Barrier& barrier : w.async->barriers)
     for (const Copy& copy : barrier.copies) {

@@ -1,7 +1,7 @@
-// Calls by pointers: virtual functions, pointers to members, tables. Kernels of checked mode are compiled so that each
-// goes by way of one of these functions, which are named after the register with the pointer. Where the grader has
-// judged a library, only functions of the kernel file may be called so; and one that returns a structure writes that
-// without a hook, so the place for it is looked at here.
+// Calls through pointers: virtual functions, pointers to members, tables. Kernels of checked mode are compiled so that
+// each of them uses one of these functions, which are named after the register with the pointer. If the grader has
+// judged a library, only functions of the kernel file may be called in this way. A function that returns a structure
+// writes it without a hook, so the place for it is checked here.
 #include <vector>
 
 #include "../scheduler.h"
@@ -12,7 +12,7 @@
 namespace emulator {
 
 extern "C" {
-// A byte for each of the code, which the assembly below reads.
+// A byte for each byte of code, which the assembly below reads.
 struct __attribute__((visibility("hidden"))) Calls {
   const char* base;
   size_t bytes;
@@ -58,7 +58,7 @@ extern "C" __attribute__((visibility("hidden"))) void emulator_look_at_call(cons
 #endif
 #define SAVE(i) MOVE VECTOR #i ", 32*" #i "(%rsp)\n"
 #define LOAD(i) MOVE "32*" #i "(%rsp), " VECTOR #i "\n"
-// A register to use meanwhile that no call needs; the slow way is given the pointer in r11.
+// A scratch register that no call needs. The slow path receives the pointer in r11.
 asm(R"(
 .text
 .macro EMULATOR_THUNK register, spare=r11

@@ -1,9 +1,9 @@
-// Blocks of a cluster in checked mode: which of their accesses are ordered, and what they do to a block that may be
-// gone.
+// Blocks of a cluster in checked mode: which of their accesses are ordered, and accesses to a block that may have
+// ended.
 //
-// A barrier of the cluster orders memory if an arrival releases it; then all blocks have new epochs, and whatever is
-// older is ordered. After any other one, a block may return at least. An arrival at another block's mbarrier is
-// relaxed: it tells the block that waits for it that something was read, so that it may be written again, and not that
+// A cluster barrier orders memory if an arrival has release semantics. Then all blocks begin new epochs, and everything
+// older is ordered. After any other cluster barrier, a block may at least return. An arrival at another block's
+// mbarrier is relaxed: it tells the waiting block that something was read, so that it may be overwritten, but not that
 // something was written.
 #include "../async.h"
 
@@ -16,7 +16,7 @@ namespace emulator {
 
 namespace {
 
-// An access of another block's shared memory.
+// An access to another block's shared memory.
 struct Far {
   uint32_t epoch = 0;  // 0: none
   Party who;
@@ -31,9 +31,9 @@ struct Made {  // an mbarrier
 };
 
 struct {
-  uint32_t reads_before[MAX_CLUSTER][MAX_CLUSTER];  // [a][b]: older reads of b come before what a does now
+  uint32_t reads_before[MAX_CLUSTER][MAX_CLUSTER];  // [a][b]: older reads of b are ordered before what a does now
   Far last[MAX_CLUSTER][MAX_CLUSTER];               // [a][b]: in a's shared memory, by b
-  uint32_t met;                                     // what is older comes before a block's end
+  uint32_t met;                                     // everything older is ordered before a block's end
   std::vector<Made> made[MAX_CLUSTER];
 } the_blocks;
 
@@ -70,7 +70,7 @@ Made* find_made(void* address) {
   return nullptr;
 }
 
-// From here on others may arrive at it: to them the mbarrier_init is no write that they race with.
+// From now on others may arrive at it, and the mbarrier_init is not a write that they race with.
 void publish(Made& made) {
   made.published = true;
   const Region* r = region_of(static_cast<const char*>(made.address));
@@ -156,13 +156,13 @@ void check_not_gone(unsigned rank, const char* p, size_t bytes, const char* what
 }
 
 void note_far(const Region& r, const char* address, size_t bytes, bool write, uint64_t pc) {
-  if (copy_starts) return;  // the block that it is for waits for it
+  if (copy_starts) return;  // the receiving block waits for it
   const Check& c = the_check;
   check_not_gone(r.rank, address, bytes, write ? "write" : "read", pc);
   the_blocks.last[r.rank][c.rank] = {now(), {write, 0, linear_thread, c.block, pc}, address, bytes};
 }
 
-// Nobody may use the block's shared memory any more: what others have done there must come before its end.
+// Nobody may use the block's shared memory any more. What others did there must be ordered before its end.
 void check_member_ended(Worker& w) {
   const Check& c = the_check;
   if (w.async && w.async->used && !check_all_landed(w)) {
@@ -192,7 +192,7 @@ void note_barriers_published() {
     if (made.thread == linear_thread) made.fenced = true;
 }
 
-// The first use of an mbarrier writes it, all others update it.
+// The first use of an mbarrier writes it; all later ones update it.
 void check_barrier_made(void* barrier, const void* call) {
   check_access(barrier, 8, true, Manner::plain, call);
   if (!the_check.many) return;
@@ -213,7 +213,7 @@ void check_barrier_used(void* barrier, const char* what, const void* call) {
       stop(FailureKind::finding);
     }
   }
-  copy_starts = far;  // an arrival is noted with the mbarrier
+  copy_starts = far;  // the mbarrier's code records the arrival
   check_access(barrier, 8, false, Manner::atomic, call);
   copy_starts = false;
 }
@@ -226,13 +226,13 @@ void check_arrived(Barrier& b) {
   n.phase = b.phase;
   n.epoch = now();
   n.reads[c.rank] = n.epoch + 1;
-  new_epoch(c.rank);  // what it reads from here on is not before the arrival
+  new_epoch(c.rank);  // what it reads from now on is not before the arrival
 }
 
 void check_waited(Barrier& b) { b.notes.waited = b.phase; }
 
-// What came before the arrivals is ordered before what comes after the waits. Time moves on for all threads of the
-// block, which hides some races, and never tells of one that is none.
+// Orders what came before the arrivals before what comes after the waits. Time advances for all threads of the block,
+// which hides some races but never reports a false one.
 void check_phase_completed(Barrier& b) {
   Check& c = the_check;
   const unsigned rank = c.many ? b.block->rank : 0;

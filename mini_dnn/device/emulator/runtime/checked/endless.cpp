@@ -1,4 +1,4 @@
-// Blocks that do not end: a limit on their steps, which are accesses of memory and arrivals at barriers.
+// Blocks that do not end: a limit on their steps, which are memory accesses and arrivals at barriers.
 #include <algorithm>
 
 #include "../scheduler.h"
@@ -8,10 +8,10 @@ namespace emulator {
 
 namespace {
 
-// A thread that polls what another one writes lets it run: a GPU promises progress to all threads of a block.
+// A thread that polls what another one writes lets that one run: a GPU promises progress to all threads of a block.
 constexpr uint64_t TURN = 100'000;
 
-constexpr uint64_t POLL = 8;  // steps: what it costs
+constexpr uint64_t POLL = 8;  // the cost in steps
 
 void set_pause() { the_check.pause = std::min(the_check.steps + TURN, the_check.step_limit); }
 
@@ -56,12 +56,12 @@ void check_steps(unsigned count) {
   if (c.steps >= c.step_limit) give_up();
 }
 
-// A loop that does not even use memory: where the kernel's own code was interrupted, the queues are in order.
+// A loop that does not even access memory. Where the kernel's own code was interrupted, the queues are consistent.
 void check_cancelled(Worker& w) {
   Check& c = the_check;
   const char* pc = reinterpret_cast<const char*>(w.failure.pc);
   if (pc < c.target.base || pc >= c.target.data_start) return;
-  c.last_pc = pc + 1 - c.target.base;  // one on, as return addresses are
+  c.last_pc = pc + 1 - c.target.base;  // one byte further, like return addresses
   check_yield(w.current);
   w.ready.push(w.current);
   tell_threads(w);

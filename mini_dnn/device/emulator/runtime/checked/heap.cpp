@@ -1,5 +1,5 @@
-// Memory that kernels take from the heap, as arrays of checked mode. Each lies between margins that belong to nobody.
-// What was freed stays until the launch is over, so that it is known who used it later.
+// Memory that kernels allocate from the heap, as arrays of checked mode. Each has margins that belong to nobody. Freed
+// memory stays until the launch ends, so that later uses are noticed.
 #include <algorithm>
 #include <cstdlib>
 #include <map>
@@ -10,8 +10,8 @@ namespace emulator {
 
 namespace {
 
-constexpr size_t MARGIN = 256;           // at least, and as much as the memory itself
-constexpr size_t MOST_FREED = 64 << 20;  // bytes that stay, with their cells
+constexpr size_t MARGIN = 256;           // at least this, and at least the size of the memory itself
+constexpr size_t MOST_FREED = 64 << 20;  // bytes that stay, including their cells
 
 struct Allocation {
   Region region;
@@ -27,7 +27,7 @@ size_t bytes_with_cells(const Allocation& one) {
   return one.bytes * (1 + sizeof(Cell) / 4) + 2 * heap_margin(one.bytes);
 }
 
-// The last one that begins there or before.
+// The last one that begins at this address or before it.
 Allocation* find_before(const char* p) {
   const auto next = heap.upper_bound(p);
   return next == heap.begin() ? nullptr : &std::prev(next)->second;
@@ -74,7 +74,7 @@ bool check_beside_heap(const Access& a) {
   if (!one) return false;
   const bool inside = a.address >= one->region.start && a.address + a.bytes <= one->region.start + one->bytes;
   if (!one->is_freed || !inside) report(Detail::none, one, a);
-  check_cells(one->region, a);  // if nothing orders it and what freed the memory, that is the mistake
+  check_cells(one->region, a);  // if it is not ordered with what freed the memory, that is the mistake
   if (!the_check.pending) report(Detail::after_free, one, a);
   return true;
 }
@@ -100,7 +100,8 @@ void check_release(char* p, const void* pc) {
   if (found == heap.end()) report(Detail::not_allocated, nullptr, a);
   Allocation& one = found->second;
   if (one.is_freed) report(Detail::freed_twice, &one, a);
-  if (one.bytes) check_cells(one.region, {p, one.bytes, true, Manner::plain, a.pc});  // what others did comes before
+  // What others did is ordered before
+  if (one.bytes) check_cells(one.region, {p, one.bytes, true, Manner::plain, a.pc});
   one.is_freed = true;
   one.freed_by = {true, 0, linear_thread, the_check.block, a.pc};
   one.region.bytes = one.region.whole = 0;

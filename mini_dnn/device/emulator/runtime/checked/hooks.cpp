@@ -1,4 +1,4 @@
-// What the compiler calls before each access in a kernel that is compiled with -fsanitize=thread,bounds,alignment.
+// Functions that the compiler calls before each access of a kernel compiled with -fsanitize=thread,bounds,alignment.
 // The sanitizers' own runtimes are not linked: these are their entry points, under their names.
 #include "access.h"
 #include "order.h"
@@ -9,7 +9,7 @@ using namespace emulator;
 
 namespace {
 
-// gcc/ubsan.cc and compiler-rt's ubsan_value.h lay these out so.
+// The layout in gcc/ubsan.cc and compiler-rt's ubsan_value.h.
 struct Location {
   const char* file;
   unsigned line, column;
@@ -79,11 +79,11 @@ CELLS(8)
 CELLS(16)
 void __tsan_read_range(void* p, size_t bytes) { check_access(p, bytes, false, Manner::plain, PC); }
 void __tsan_write_range(void* p, size_t bytes) { check_access(p, bytes, true, Manner::plain, PC); }
-// The pointer to its class's virtual functions that an object begins with.
+// The pointer at the beginning of an object to the virtual functions of its class.
 void __tsan_vptr_read(void** p) { check_plain<false>(p, sizeof *p, PC); }
 void __tsan_vptr_update(void** p, void*) { check_plain<true>(p, sizeof *p, PC); }
 
-// Copies: clang++ calls the ones that begin with __tsan, and the linker turns calls of the C library to the others.
+// Copies. clang++ calls the functions that begin with __tsan, and the linker redirects the C library's to the others.
 #define COPIES(prefix)                                              \
   void* prefix##memcpy(void* to, const void* from, size_t bytes) {  \
     check_access(from, bytes, false, Manner::plain, PC);            \
@@ -102,7 +102,7 @@ void __tsan_vptr_update(void** p, void*) { check_plain<true>(p, sizeof *p, PC); 
 COPIES(__tsan_)
 COPIES(__wrap_)
 
-// Functions of <math.h> that have a second result, for which they are given a place.
+// Functions of <math.h> that store a second result through a pointer.
 #define SECOND(T, name, U)                                   \
   T name(T x, U* place);                                     \
   T __wrap_##name(T x, U* place) {                           \
@@ -126,8 +126,8 @@ COPIES(__wrap_)
 SECONDS(float, f)
 SECONDS(double, )
 
-// Atomics read and write, and do not race with each other. One worker: they need no more than their effect. Other
-// threads may run in a check, not after it.
+// Atomics read and write, and do not race with each other. There is one worker, so they need not be atomic here. Other
+// threads may run during a check, but not after it.
 #define UPDATE(bits, T, name, expression)                                       \
   T __tsan_atomic##bits##_fetch_##name(volatile T* p, T v, int) {               \
     check_access(const_cast<T*>(p), sizeof(T), true, Manner::atomic, PC, true); \
@@ -194,7 +194,7 @@ void __ubsan_handle_out_of_bounds(OutOfBounds* data, uintptr_t index) {
   report(FindingKind::subscript, int64_t(index), data->array->name, PC);
 }
 void __ubsan_handle_type_mismatch_v1(TypeMismatch* data, uintptr_t pointer) {
-  if (!data->log_alignment) {  // beyond the end of a variable: of a thread's own here, of all others elsewhere
+  if (!data->log_alignment) {  // beyond the end of a variable: a thread's own here, all others elsewhere
     if (pointer - uintptr_t(the_check.stacks) >= STACKS) return;
     the_check.finding.offset = 0;
     the_check.finding.bytes = 0;
@@ -213,7 +213,7 @@ void check_set(const void* values, size_t bytes, size_t size, const char* what) 
   if (size == sizeof UNSET_FLOAT ? has(values, bytes, UNSET_FLOAT) : has(values, bytes, UNSET_HALF))
     report(FindingKind::unset, what, PC);
 }
-// A copy where the compiler sees less room: other arrays than a thread's own are looked at elsewhere.
+// A copy into less room than the compiler sees. Arrays other than a thread's own are checked elsewhere.
 void check_room(const char* name, const void* p, size_t bytes, size_t room, bool write) {
   Finding& f = the_check.finding;
   if (uintptr_t(p) - uintptr_t(the_check.stacks) >= STACKS) return;

@@ -1,4 +1,4 @@
-// Warp functions whose lanes are not all there, or do not agree.
+// Warp functions that some lanes do not call, or in which lanes disagree.
 #include "shadow.h"
 
 namespace emulator {
@@ -48,7 +48,7 @@ const char* lane_state(unsigned lane) {
   return this_worker->warps[linear_thread / WARP].exited >> lane & 1 ? "has returned" : "did not come";
 }
 
-// The same chapter: pointers of 256 bits, leading dimensions of 16 bytes.
+// The same chapter: pointers aligned to 256 bits, leading dimensions that are multiples of 16 bytes.
 void note_tile(const void* p, size_t pitch_bytes, const char* name, Site site) {
   constexpr size_t POINTER = 32, PITCH = 16;
   Finding& f = the_check.finding;
@@ -61,17 +61,17 @@ void note_tile(const void* p, size_t pitch_bytes, const char* name, Site site) {
 }
 
 void note_absent(unsigned lane, unsigned source) {
-  threadIdx = this_worker->warps[linear_thread / WARP].fibers[lane]->thread;  // whose place is noted
+  threadIdx = this_worker->warps[linear_thread / WARP].fibers[lane]->thread;  // its place is reported
   Failure found;
   describe(found, lane, source);
   fail_warp("%s", found.text);
 }
 
-// Whether it counts shows in the outputs, which differ then: each order has another value. Where one call is to be
-// found, that of all others stays the same.
+// The outputs show whether the value matters, because it differs from order to order. To find one particular call, the
+// values of all others stay the same.
 void leave_undefined(void* value, size_t bytes, unsigned lane, unsigned source) {
   constexpr uint16_t VALUES[] = {0x7fc5, 0x7b7f,
-                                 0xfb7f};  // by two bytes: NaN of all types, a large number, its negative
+                                 0xfb7f};  // in pairs of bytes: NaN in all types, a large number, its negative
   Check& c = the_check;
   const Fiber& fiber = *this_worker->warps[linear_thread / WARP].fibers[lane];
   const Site site = fiber.wait.site;

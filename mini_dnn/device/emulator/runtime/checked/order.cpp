@@ -10,7 +10,7 @@ struct Flag;
 
 namespace {
 
-// Messages of a flag, from `first` on and before `last`, which a thread of a block has read.
+// Messages of a flag, from `first` on and before `last`, that a thread of a block has read.
 struct Known {
   const Flag* flag;
   uint32_t first, last;
@@ -22,7 +22,7 @@ struct Before {
   uint32_t thread = 0, warp = 0, block = 0;
 };
 
-// When threads fenced last before they met.
+// When threads last fenced before they met.
 using Times = std::shared_ptr<const std::vector<uint32_t>>;
 
 // A flag that was set, and what comes before that.
@@ -32,31 +32,31 @@ struct Message {
   uint32_t set;                   // when
   Before near, far;               // for threads of the same block, and for those of others
   Times fences;                   // of all threads of the block, before its last barrier
-  Times near_fences, far_fences;  // of its warp's lanes, before these met last
+  Times near_fences, far_fences;  // of its warp's lanes, before they last met
   Knowledge known;                // what the thread knew at its fence
 };
 
 struct Fence {
   Before near, far;
   Knowledge known;
-  uint32_t number = 0;  // of the thread's fences, so far
+  uint32_t number = 0;  // of the thread's fences so far
 };
 
 }  // namespace
 
 struct Flag {
   const char* address;
-  uint32_t first = 0;  // a store ends what atomics have added to each other's
+  uint32_t first = 0;  // a store ends what atomics have accumulated
   std::vector<Message> messages;
   std::unordered_map<uint64_t, std::vector<uint32_t>> of_block;
-  std::unordered_map<uint64_t, uint64_t> latest;  // of each thread: which fences it has told of
-  std::vector<uint32_t> with_knowledge;           // which messages
+  std::unordered_map<uint64_t, uint64_t> latest;  // for each thread: the fences that it has published
+  std::vector<uint32_t> with_knowledge;           // the messages with knowledge
 };
 
 struct BlockOrder {
-  bool used = false, changed = false, learned = false;  // by the block; since its last barrier; flags by the block
+  bool used = false, changed = false, learned = false;  // by the block; since its last barrier; flags read by the block
   Times fences;
-  uint32_t barriers = 0;  // with fences before them
+  uint32_t barriers = 0;  // barriers after fences
   uint32_t met = 0;       // when the last of them was
   struct OfWarp {
     Times near_fences, far_fences;
@@ -64,8 +64,8 @@ struct BlockOrder {
   } warps[MAX_THREADS / WARP];
   Knowledge all;                      // what all threads know
   Fence fence[MAX_THREADS];           // the last one
-  Knowledge known[MAX_THREADS];       // what each has learned since the last barrier
-  uint32_t stored[MAX_THREADS] = {};  // when it last stored something, after the first fence
+  Knowledge known[MAX_THREADS];       // what each thread has learned since the last barrier
+  uint32_t stored[MAX_THREADS] = {};  // when it last stored something after the first fence
 };
 
 namespace {
@@ -85,7 +85,7 @@ void add(Knowledge& to, const Knowledge& more) {
   for (const Known& k : more) add(to, k);
 }
 
-// Shared memory of different blocks has the same addresses.
+// Different blocks have the same addresses for shared memory.
 uint64_t key_of(const char* p, bool shared) {
   return reinterpret_cast<uint64_t>(p) + (shared ? (the_check.block + 1) << 48 : 0);
 }
@@ -223,8 +223,8 @@ void note_flag_set(const char* p, bool shared, bool update) {
   Flag& flag = *slot;
   if (!update) flag.first = flag.messages.size();
   const BlockOrder::OfWarp& w = o.warps[linear_thread / WARP];
-  if (!f.number && !o.fences && !w.met) return;                        // it hands nothing over
-  const uint64_t told = uint64_t(f.number) + o.barriers + w.meetings;  // each of them only grows
+  if (!f.number && !o.fences && !w.met) return;                        // it publishes nothing
+  const uint64_t told = uint64_t(f.number) + o.barriers + w.meetings;  // each of them only increases
   uint64_t& latest = flag.latest[c.block * MAX_THREADS + linear_thread];
   if (update && latest == told + 1) return;
   latest = told + 1;

@@ -1,9 +1,9 @@
 // What orders accesses besides barriers: a thread's fence, then a flag that it sets, then a thread that has seen the
-// flag. What came before the fence then comes before all that this thread does from there on, and so do things that
-// the first one had learned itself.
+// flag. Everything before the fence is then ordered before everything that the second thread does from then on. That
+// includes what the first thread had learned itself.
 //
-// CUDA's memory model asks for a fence after the flag is seen, too; programs leave it out, and this does not ask for
-// it.
+// CUDA's memory model also requires a fence after the flag has been seen. Programs leave it out, so it is not required
+// here.
 #pragma once
 #include "shadow.h"
 
@@ -11,19 +11,19 @@ namespace emulator {
 
 enum class Scope : int { block, device };
 
-// Of one block; nullptr for none.
+// Of one block; nullptr if it has none.
 BlockOrder* take_order(unsigned slot);
 void forget_messages();                       // a launch begins
-void order_block_started(BlockOrder* order);  // of a block that begins
+void order_block_started(BlockOrder* order);  // at the beginning of a block
 void order_block_met();                       // its threads, at a barrier
 void order_warp_met(unsigned warp);
 void note_fence(Scope scope);
 
-// Whether a store of this thread hands something over: a fence came right before it. It counts as stored.
+// Whether a store of this thread publishes something: a fence came directly before it. It counts as stored.
 bool takes_fence(uint32_t time);
-void note_flag_set(const char* p, bool shared, bool update);  // by an atomic, or right after a fence
+void note_flag_set(const char* p, bool shared, bool update);  // by an atomic, or directly after a fence
 void note_flag_seen(const char* p, bool shared);
-// Whether this thread has seen a flag since that tells it of what thread `who` of a block did at that time there.
+// Whether this thread has since seen a flag that orders what thread `who` of a block did at that time before it.
 bool has_learned(uint64_t block, uint16_t who, uint32_t time, const char* p);
 
 }  // namespace emulator

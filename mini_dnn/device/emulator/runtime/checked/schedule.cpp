@@ -1,4 +1,4 @@
-// The order of a checked launch: forward, reverse, or random by a seed.
+// The order of a checked launch: forward, reverse, or random with a seed.
 #include <algorithm>
 #include <numeric>
 #include <random>
@@ -15,11 +15,11 @@ struct Order {
   std::mt19937_64 random;
   uint64_t blocks = 1, step = 1, start = 0;
   uint64_t turn = 0;
-  uint64_t sample = 0;  // run so many blocks; 0: all
+  uint64_t sample = 0;  // the number of blocks to run; 0: all
   unsigned threads[MAX_THREADS];
 } the_order;
 
-// std::shuffle may differ from one standard library to the next; a seed should not.
+// std::shuffle may differ between standard libraries, but the result of a seed should not.
 template <class T>
 void shuffle(T* first, size_t count) {
   for (size_t i = count; i-- > 1;) std::swap(first[i], first[the_order.random() % (i + 1)]);
@@ -53,7 +53,7 @@ static uint64_t sampled(uint64_t i, uint64_t blocks, uint64_t count) {
   return edge + uint64_t((unsigned __int128)(i - edge) * (blocks - 2 * edge) / (count - 2 * edge));
 }
 
-// At random: steps of a length that has no divisor in common with the number of blocks, so each comes once.
+// Random: steps of a length that is coprime to the number of blocks, so that each block comes once.
 uint64_t check_block_order(uint64_t i) {
   const Order& o = the_order;
   if (o.sample) return sampled(i, o.blocks, o.sample);
@@ -86,7 +86,7 @@ void check_ready_order(Queue& ready) {
 using namespace emulator;
 
 #pragma GCC visibility push(default)
-// Of the launches from here on.
+// For all launches from now on.
 extern "C" void emulator_schedule(int schedule, uint64_t seed) {
   the_order.schedule = Schedule(schedule);
   the_order.seed = seed;

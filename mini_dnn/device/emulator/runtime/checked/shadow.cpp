@@ -1,4 +1,4 @@
-// The state of checked mode, and what the host tells it.
+// The state of checked mode, and the functions by which the host sets it.
 #include "order.h"
 #include "unset.h"
 
@@ -21,7 +21,7 @@ std::vector<FarRead> far_reads[MAX_CLUSTER];
 
 bool has_halves(const Check& c, int array) { return c.halves_of == c.target.base && c.halves[array]; }
 
-// Where the cells of a block's shared arrays are.
+// The cells of a block's shared arrays.
 void place_shared(Check& c) {
   auto is_of_block = [&c](const Region& r) { return r.start >= c.shared_start && r.start < c.shared_end; };
   size_t count = 0;
@@ -44,7 +44,7 @@ void place_shared(Check& c) {
   }
 }
 
-// Of this thread, whose block has that rank.
+// For this thread, whose block has that rank.
 void add_shared(Check& c, unsigned shared_bytes) {
   c.shared_start = c.shared_end = nullptr;
   if (!c.target.shared_count) return;
@@ -59,11 +59,11 @@ void add_shared(Check& c, unsigned shared_bytes) {
   auto first = c.regions.end() - c.target.shared_count;
   std::sort(first, c.regions.end(), by_start);
   c.shared_start = first->start;
-  c.shared_end = c.regions.back().start + c.regions.back().bytes + (64 << 10);  // what runs off the last one
+  c.shared_end = c.regions.back().start + c.regions.back().bytes + (64 << 10);  // what exceeds the last one
   place_shared(c);
 }
 
-// The words that the runtime keeps for its thread, which kernels read: where they lie.
+// The addresses of the words that the runtime keeps for its thread and that kernels read.
 void find_words(Check& c) {
   const std::initializer_list<std::pair<const void*, size_t>> all = {{&threadIdx, sizeof threadIdx},
                                                                      {&blockIdx, sizeof blockIdx},
@@ -118,7 +118,7 @@ void mark_far_regions() {
   }
 }
 
-// Of each block of a cluster, one after the other, else once.
+// Called for each block of a cluster, one after the other; otherwise once.
 void check_launch_started(Worker& w, unsigned shared_bytes) {
   Check& c = the_check;
   if (!w.cluster || w.cluster->gathered == 0) {
@@ -207,14 +207,14 @@ extern "C" {
 
 int emulator_is_checked() { return 1; }
 
-// A buffer or a variable, whose elements have `unit` bytes.
+// Adds a buffer or a variable whose elements have `unit` bytes.
 void emulator_watch(char* start, size_t bytes, int unit, int is_symbol) {
   const int shift = unit >= 4 ? 2 : unit == 2 ? 1 : 0;
   auto* cells = static_cast<Cell*>(calloc((bytes >> shift) + 1, sizeof(Cell)));
   the_check.watched.push_back({start, bytes, is_symbol ? Memory::symbol : Memory::global, 0, shift, cells});
 }
 
-// A buffer of which only some pages are ever touched. 0: there are no addresses left.
+// Adds a buffer of which only some pages are ever touched. Returns 0 if there are no addresses left.
 int emulator_watch_sparse(char* start, size_t bytes, int unit) {
   const int shift = unit >= 4 ? 2 : unit == 2 ? 1 : 0;
   constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
@@ -226,10 +226,10 @@ int emulator_watch_sparse(char* start, size_t bytes, int unit) {
   return 1;
 }
 
-// Variables that a module had there which is gone.
+// Removes variables of a module that no longer exists.
 void emulator_unwatch(char* start, char* end) { unwatch(start, end); }
 
-// The host has written to memory, or (`known` 0) filled it with what no kernel should read.
+// The host has written to memory, or (`known` 0) filled it with values that no kernel should read.
 void emulator_host_wrote(char* start, size_t bytes, int known) {
   for (Region& r : the_check.watched) {
     if (start < r.start || start >= r.start + r.bytes || r.sparse) continue;
@@ -242,7 +242,7 @@ void emulator_host_wrote(char* start, size_t bytes, int known) {
   }
 }
 
-// How the last launch used each piece of an array, by stream_order.py's numbers; returns whether it did at all.
+// How the last launch used each piece of an array, in stream_order.py's numbers. Returns whether it used the array.
 int emulator_touched(char* start, unsigned char* pieces, size_t count) {
   const uint32_t since = the_check.launch_epoch;
   auto how = [since](const Cell& cell) -> unsigned char {
@@ -264,7 +264,7 @@ int emulator_touched(char* start, unsigned char* pieces, size_t count) {
 // The last epoch.
 uint32_t emulator_now() { return the_check.clock; }
 
-// What kernels have written since counts as written by nobody. Variables have had values all the time.
+// Treats what kernels have written since then as unwritten. Variables always have values.
 void emulator_forget(uint32_t since) {
   for (Region& r : the_check.watched) {
     r.forgotten = true;
@@ -283,16 +283,16 @@ void emulator_target(const Target* target) {
   start_calls();
 }
 
-// A buffer of the next launch that it is given twice: read-only by one pointer, and by another one not.
+// A buffer that the next launch receives twice: by a read-only pointer, and by another one.
 void emulator_read_only(const char* start) { the_check.read_only.push_back(start); }
 
-// Where the library that holds an address lies.
+// Where the library that contains an address begins.
 uint64_t emulator_base(void* address) {
   Dl_info info;
   return dladdr(address, &info) ? reinterpret_cast<uint64_t>(info.dli_fbase) : 0;
 }
 
-// How many calls of shuffles have left a value undefined since they were forgotten, and one of them.
+// How many shuffle calls have left a value undefined since they were forgotten, and one of these calls.
 int emulator_undefined(int which, Failure* failure) {
   const auto& all = the_check.undefined;
   if (which < int(all.size())) *failure = all[which].found;

@@ -1,11 +1,11 @@
-// Checked mode: what is known of each piece of memory that a kernel may use, and the findings.
+// Checked mode: the known state of each piece of memory that a kernel may use, and the findings.
 //
-// A checked launch has one worker, or those of one cluster with a turn that goes round, so all of this is plain data.
-// Time is one clock, which goes on at each start of a block, barrier, meeting of a warp's lanes, and fence; what is
-// done at one time is all of one block. Two accesses of different threads of a block are ordered if one is older than
-// the block's last barrier, or if they are of one warp whose lanes have met in between; those of two blocks of a
-// cluster if a barrier of the cluster came between that orders memory, see checked/cluster.cpp; all others by a fence
-// and a flag, see checked/order.h.
+// A checked launch has one worker, or the workers of one cluster that take turns, so all of this is plain data. Time is
+// one clock. It advances at each start of a block, at each barrier, when the lanes of a warp meet, and at each fence.
+// Everything at one time belongs to one block. Two accesses of different threads of a block are ordered if one is older
+// than the block's last barrier, or if both are in one warp whose lanes have met in between. Those of two blocks of a
+// cluster are ordered if a memory-ordering barrier of the cluster came in between, see checked/cluster.cpp. All others
+// are ordered by a fence and a flag, see checked/order.h.
 #pragma once
 #include <vector>
 
@@ -15,24 +15,26 @@ namespace emulator {
 
 constexpr uint16_t NOBODY = 0xffff;  // no thread has this number
 
-// How an access is made, and `handed`: a store right after a fence, as a flag is set.
+// How an access is made. `handed`: a store directly after a fence, by which flags are set.
 enum class Manner : uint8_t { plain, is_volatile, handed, atomic };
 
-// The last write of a piece of memory, and those of its reads since a barrier that a race would need. What most
-// accesses look at comes first.
+// The last write to a piece of memory, and those of its reads since a barrier that a race would need. The fields that
+// most accesses need come first.
 struct Cell {
   uint32_t write_epoch, read_epoch;  // when
-  uint32_t seen;                     // a token, see BlockCheck, of the warp or block whose further reads need no notes
+  // A token, see BlockCheck, of the warp or block whose further reads need not be recorded
+  uint32_t seen;
   uint32_t write_pc;
   uint16_t writer;
   uint16_t reader;
-  uint16_t neighbour;  // one more reader, of the same warp
-  uint16_t other;      // one more reader, of another warp
+  uint16_t neighbour;  // another reader in the same warp
+  uint16_t other;      // another reader in another warp
   Manner read_manner, write_manner;
   uint32_t read_pc, neighbour_pc, other_pc;
   uint32_t neighbour_epoch, other_epoch;  // at most read_epoch
 };
-// As `write_epoch`: the bytes of the cell are known one by one, and `write_pc` is the number of its parts; access.cpp.
+// A value of `write_epoch`: the bytes of the cell are tracked separately, and `write_pc` is the index of its parts;
+// access.cpp.
 constexpr uint32_t SPLIT = ~uint32_t(0);
 
 // The last read of a piece of a block's shared memory by another block.
@@ -50,19 +52,19 @@ struct Region {
   char* start;
   size_t bytes;
   Memory memory;
-  int index;  // of a shared array: in the list that the host gave
+  int index;  // of a shared array: its index in the host's list
   int shift;
   Cell* cells;
-  unsigned rank;          // of a shared array: of the block in its cluster
-  bool is_far;            // it is another block's, for the block that runs
-  FarRead* far;           // and its pieces again, in a cluster
-  size_t first_cell = 0;  // of a shared array: among those of the block
+  unsigned rank;          // of a shared array: the rank of its block in the cluster
+  bool is_far;            // for the running block: whether it belongs to another one
+  FarRead* far;           // its pieces once more, in a cluster
+  size_t first_cell = 0;  // of a shared array: the first of its block's cells
   size_t mask = (size_t(1) << shift) - 1;
-  size_t whole = bytes >> shift;  // cells
-  bool read_only = false;         // says a pointer that the kernel was given, and it was given another one
-  bool forgotten = false;         // what launches have written to it: of variables too it is told who reads that
-  bool is_plain = false;          // an access needs no look but at its cells
-  bool sparse = false;            // most of it is touched by nobody, and all that was not written counts as given
+  size_t whole = bytes >> shift;  // number of cells
+  bool read_only = false;         // a pointer argument says so, while another argument does not
+  bool forgotten = false;         // forget what launches wrote: then reads of variables are reported, too
+  bool is_plain = false;          // an access only needs the state of its cells
+  bool sparse = false;            // most of it is never touched, and everything unwritten counts as input
 };
 
 // checked.py has the same numbers and fields.
@@ -73,11 +75,11 @@ enum class FindingKind : int {
   uninitialised,
   subscript,
   misaligned,
-  local,        // out of bounds, of an array of the thread's own
+  local,        // out of bounds of a thread's own array
   unset,        // a register or fragment that is used before it is set
   stack,        // on a thread's stack, but not a variable; `detail` says where
-  freed,        // out of bounds, of memory of the heap; `detail` says why
-  unreachable,  // what no thread may reach; `type` says it in words
+  freed,        // out of bounds of heap memory; `detail` says why
+  unreachable,  // what no thread may access; `type` says it in words
   async = 20,
   cluster = 21
 };
@@ -88,19 +90,19 @@ enum class Detail : int {
   read_only_pointer,
   of_another_thread,
   of_no_variable,
-  way_back,       // what a function needs to return; `other` has the place of the call
+  way_back,       // data that a function needs to return; `other` has the place of the call
   after_free,     // `other` freed it
   freed_twice,    // the same
   not_allocated,  // and freed
   kept,           // of a function: its registers, or the place of its result
-  no_function,    // is where a call leads
-  ahead,          // of the wait for earlier launches; `type` is the kernel of the one that it meets
+  no_function,    // a call does not lead to a function
+  ahead,          // before the wait for earlier launches; `type` is the kernel of the conflicting one
 };
 struct Party {
   int write, atomic;
   unsigned thread;  // linear
   uint64_t block;   // linear
-  uint64_t pc;      // from the start of the kernel library
+  uint64_t pc;      // relative to the kernel library
 };
 struct Finding {
   FindingKind kind;
@@ -108,52 +110,52 @@ struct Finding {
   int index;
   uint64_t start;  // of the array
   uint64_t block;  // in whose shared memory it is, if it is a shared array
-  int64_t offset;  // of the access, from there
+  int64_t offset;  // of the access, relative to `start`
   uint64_t bytes;  // of the access
   int64_t subscript;
   Party own, other;
-  unsigned exited;  // threads of the block that had returned
-  Detail detail;    // of a race or on the stack
-  char type[256];   // of an array that was subscripted wrongly, as C++ spells it; or of a misaligned pointer
-  uint64_t heap_bytes, heap_pc;  // of memory of the heap: how much, and where it was allocated
+  unsigned exited;               // threads of the block that had already returned
+  Detail detail;                 // for a race or a stack access
+  char type[256];                // of a wrongly subscripted array, as C++ spells it; or of a misaligned pointer
+  uint64_t heap_bytes, heap_pc;  // for heap memory: its size, and where it was allocated
 };
 
-// A shared array as the host knows it: where it lies after the anchor. bytes -1: what the launch asks for.
+// A shared array as the host knows it: its offset from the anchor. bytes -1: the size given at the launch.
 struct SharedArray {
   int64_t offset, bytes;
-  int64_t is_array;  // 0: the compiler's own note of whether an array is initialised
+  int64_t is_array;  // 0: the compiler's own flag of whether an array is initialised
 };
-// What the grader knows of a library, from where that begins: a function that may be called by a pointer, and how many
-// bytes of a structure it returns in memory; and what nobody may change on the stack while a function runs.
+// What the grader knows of a library, relative to its beginning: a function that may be called through a pointer, with
+// the bytes of a structure that it returns in memory; and what must not change on the stack while a function runs.
 struct Entry {
   uint64_t at, returned;
 };
 struct Kept {
-  uint64_t start, end;  // of the function: a call in it returns behind the first and not behind the other
-  // So many bytes from where its stack begins, the address to which it returns; rounded down; and from there on.
+  uint64_t start, end;  // of the function: return addresses of its calls are after `start` and not after `end`
+  // Bytes from the beginning of its stack, where the return address is; the alignment to round down to; and an offset.
   int64_t low, alignment, offset;
 };
 // The kernel library of the next launch.
 struct Target {
-  char* base;                   // where the library lies
+  char* base;                   // where the library begins
   char *data_start, *data_end;  // its variables
-  char* (*anchor)();            // one thread-local variable of it
+  char* (*anchor)();            // the address of one of its thread-local variables
   const SharedArray* shared;
   int shared_count;
   const Entry* entries;
   int entry_count;
-  const Kept* kept;  // by their functions
+  const Kept* kept;  // sorted by function
   int kept_count;
-  size_t kept_bytes;  // at the end of a function's variables: what is kept lies there
-  bool is_judged;     // by the grader: the five above are known
+  size_t kept_bytes;  // at the end of a function's variables, where the protected slots are
+  bool is_judged;     // by the grader: the five fields above are set
 };
 
 constexpr size_t RECENT = 1024;
-constexpr uint32_t NO_TOKEN = ~uint32_t(0);  // and no cell has it
+constexpr uint32_t NO_TOKEN = ~uint32_t(0);  // no cell has it
 
 struct BlockOrder;  // checked/order.h
 
-// What is of one block: put aside while another block of its cluster runs.
+// The state of one block. It is put aside while another block of its cluster runs.
 struct BlockCheck {
   uint64_t block = 0;  // linear
   unsigned rank = 0;   // in its cluster
@@ -161,18 +163,18 @@ struct BlockCheck {
   const char* words = nullptr;  // threadIdx, blockIdx ...
   size_t words_bytes = 0;
   uint32_t epoch = FIRST_EPOCH;                   // of its last barrier
-  uint32_t warp_epochs[MAX_THREADS / WARP] = {};  // when the lanes of each warp met last
+  uint32_t warp_epochs[MAX_THREADS / WARP] = {};  // when the lanes of each warp last met
   uint32_t cluster_epoch = 0;                     // when the block or its cluster began
   BlockOrder* order = nullptr;                    // what its threads have fenced and seen
-  // `finding` is not told yet: a read of shared memory that nobody has written so far, or a race, which may come of
-  // threads that wait at different barriers.
+  // `finding` is not reported yet: a read of unwritten shared memory, or a race, which may be caused by threads that
+  // wait at different barriers.
   bool pending = false;
-  unsigned warp_masks[MAX_THREADS / WARP] = {};  // with which lanes of each warp met last
-  // Numbers of no other block or warp since the block met last, and of no other time; NO_TOKEN: none so far.
+  unsigned warp_masks[MAX_THREADS / WARP] = {};  // the lanes of each warp that last met
+  // Tokens that no other block or warp, and no other time, has used since the block last met; NO_TOKEN: none so far.
   uint32_t token;
   uint32_t tokens[MAX_THREADS / WARP];
   uint64_t last_pc = 0;
-  uint64_t steps = 0, pause = 0;  // so far, and when to look
+  uint64_t steps = 0, pause = 0;  // so far, and when to check again
   Finding finding = {};
 
   BlockCheck() { forget_tokens(); }
@@ -182,7 +184,7 @@ struct BlockCheck {
   }
 };
 
-// A call of a shuffle that has given a lane the value of one that was not there.
+// A shuffle call that gave a lane the value of an absent one.
 struct Undefined {
   Site site;
   Failure found;
@@ -196,40 +198,41 @@ struct Check : BlockCheck {
   const Region* recent[RECENT] = {};  // by the line of code that used it
   Target target = {};
   std::vector<const char*> read_only;  // such buffers of the next launch
-  // Shared arrays whose words threads share have cells of two bytes, others of four: these take half the time.
-  const char* halves_of = nullptr;  // a library, and which of its arrays
+  // Shared arrays whose words are used by several threads have cells of two bytes, others of four, which is twice as
+  // fast.
+  const char* halves_of = nullptr;  // a library, and which of its arrays have them
   std::vector<bool> halves;
   bool more_halves = false;  // since they got their cells
   size_t shared_count = 0;   // cells of a block
   struct Owner {
-    uint32_t epoch;  // from this one on
+    uint32_t epoch;  // from this epoch on
     uint64_t block;
   };
   std::vector<Owner> owners;     // of the launch's epochs
   uint32_t clock = FIRST_EPOCH;  // the last epoch
   uint32_t last_token = 0;
   uint32_t launch_epoch = 0;   // the first one of the launch
-  uint32_t ordered_epoch = 0;  // what is older comes before what any block does now
-  uint32_t settled_epoch = 0;  // accesses before it have ended: launch_epoch if no thread has to wait
-  bool active = false, fenced = false, many = false;  // fenced: a thread was; many: the launch has clusters
-  bool mixed = false;                                 // or blocks of which one waits for another
-  bool several = false;                               // either: what was done last need not be of this block
+  uint32_t ordered_epoch = 0;  // everything older is ordered before what any block does now
+  uint32_t settled_epoch = 0;  // earlier accesses have ended: launch_epoch if no thread has to wait
+  bool active = false, fenced = false, many = false;  // fenced: some thread did; many: the launch has clusters
+  bool mixed = false;                                 // or has blocks of which one waits for another
+  bool several = false;                               // either of them: the last access may be another block's
   uint64_t step_limit = ~uint64_t(0);                 // of a block
-  std::vector<Undefined> undefined;                   // values that shuffles have left so, the first of each call
-  int varied = -1;                                    // which of them each order has another value of; -1: all
-  // of a cluster
-  std::vector<uint8_t> ranks;     // whose the epochs from cluster_epoch on are
-  BlockCheck aside[MAX_CLUSTER];  // of all blocks but the one that runs
+  std::vector<Undefined> undefined;                   // values that shuffles left undefined, the first of each call
+  int varied = -1;                                    // which of them varies from order to order; -1: all
+  // for clusters
+  std::vector<uint8_t> ranks;     // the block of each epoch since cluster_epoch
+  BlockCheck aside[MAX_CLUSTER];  // all blocks except the running one
 };
 extern Check the_check;
 
-uint32_t new_epoch(unsigned rank);  // the next one, of a block of the cluster
-void begin_epoch(unsigned rank);    // for what comes after a barrier of that block
+uint32_t new_epoch(unsigned rank);  // the next one, for a block of the cluster
+void begin_epoch(unsigned rank);    // for what follows a barrier of that block
 void mark_far_regions();
 uint64_t block_of(uint32_t epoch);                   // linear
 void drop_parts(Cell& cell);                         // it is whole again
-const Cell* parts_of(const Cell& cell, int& count);  // its bytes, where these are known one by one, else itself
-// The largest of what is asked of a cell's bytes.
+const Cell* parts_of(const Cell& cell, int& count);  // its bytes if these are tracked separately, otherwise itself
+// The largest value of a field over a cell's bytes.
 template <class Ask>
 auto most_of(const Cell& cell, Ask ask) {
   int count;
@@ -239,24 +242,24 @@ auto most_of(const Cell& cell, Ask ask) {
     if (const auto next = ask(*++part); next > most) most = next;
   return most;
 }
-// Of one since the block or its cluster began.
+// For an epoch since the block or its cluster began.
 inline unsigned rank_of(uint32_t epoch) {
   const Check& c = the_check;
   return c.many ? c.ranks[epoch - c.cluster_epoch] : 0;
 }
-// Whether it was this block that did what was done then, since it or its cluster began.
+// Whether this block did it, since it or its cluster began.
 inline bool is_mine(uint32_t epoch) {
   const Check& c = the_check;
   if (__builtin_expect(!c.several, 1)) return true;
   return c.many ? rank_of(epoch) == c.rank : block_of(epoch) == c.block;
 }
-// For what this block does.
+// For what this block does now.
 inline uint32_t now() {
   const Check& c = the_check;
   return __builtin_expect(c.many && c.ranks.back() != c.rank, 0) ? new_epoch(c.rank) : c.clock;
 }
 
-// The part of BlockCheck of a block of the cluster, wherever it is.
+// The BlockCheck of a block of the cluster, wherever it is.
 inline BlockCheck& block_check(unsigned rank) {
   Check& c = the_check;
   return rank == c.rank ? c : c.aside[rank];
@@ -278,38 +281,39 @@ const char* kernel_of(uint32_t epoch);           // the kernel of the launch tha
 // checked/heap.cpp
 struct Access;
 const Region* find_in_heap(const Access& a);
-// Ends the launch if it lies beside memory of the heap, or where some was; false: it does not. It may be a race that
-// is not told yet.
+// Ends the launch if it is next to heap memory, or where some was; false if it is not. It may be a race that is not
+// reported yet.
 bool check_beside_heap(const Access& a);
 void note_heap(Finding& f);  // what its array is
 void forget_freed();
 
 // checked/cluster.cpp
-void check_member_ended(Worker& worker);     // of a cluster; may set worker.failure
-int shared_of(const char* p);                // the rank of the block whose shared memory it is; -1: of none
-bool is_ordered(uint32_t epoch, bool read);  // whether an access of another block comes before what this one does now
+void check_member_ended(Worker& worker);  // of a cluster; may set worker.failure
+int shared_of(const char* p);             // the rank of the block that owns this shared memory; -1: none
+// Whether an access of another block is ordered before what this one does now
+bool is_ordered(uint32_t epoch, bool read);
 void note_far(const Region& r, const char* address, size_t bytes, bool write, uint64_t pc);  // in another block
 void check_not_gone(unsigned rank, const char* p, size_t bytes, const char* what, uint64_t pc);
 
-// In which order blocks and threads run: luck should not hide a race.
+// The order in which blocks and threads run: a race should not be hidden by luck.
 enum class Schedule : int { forward, reverse, random };
 void start_schedule(uint64_t blocks, unsigned threads);  // of a launch
 Schedule schedule();
 
-void start_calls();                     // by pointers: checked/calls.cpp
+void start_calls();                     // through pointers: checked/calls.cpp
 void start_steps();                     // of a block
-void pause_steps(uint64_t pc);          // others go before; or the block has gone on for too long
-void pause_poll();                      // others go before
-const char* lane_state(unsigned lane);  // why a lane of this thread's warp did not come, in words
+void pause_steps(uint64_t pc);          // lets others run first; or the block has run for too long
+void pause_poll();                      // lets others run first
+const char* lane_state(unsigned lane);  // why a lane of this thread's warp did not arrive, in words
 
 [[noreturn]] void report(FindingKind kind, const char* type, const void* pc);  // without an array
-void look_at_write();     // that raced with another: does it change anything?
+void look_at_write();     // it raced with another one: does it change anything?
 bool end_pending_race();  // unless threads wait; false: there is none
-void give_up_pending();   // ends the launch if there is something to tell: nothing else is its cause
-// Ends the launch if the bytes of an asynchronous copy are touched that is not over; checked/async.cpp.
+void give_up_pending();   // ends the launch if there is something to report: nothing else caused it
+// Ends the launch if the bytes of an asynchronous copy in flight are accessed; checked/async.cpp.
 extern bool copies_under_way;
-extern bool copy_starts;                      // what is accessed now is only so for the copy engine
-bool check_all_landed(const Worker& worker);  // what other blocks have sent it; else it notes a finding
+extern bool copy_starts;                      // the current accesses are those of the copy engine
+bool check_all_landed(const Worker& worker);  // what other blocks have sent to it; otherwise sets a finding
 void check_under_way(const char* p, size_t bytes, bool write, uint64_t pc);
 
 }  // namespace emulator

@@ -1,7 +1,7 @@
-// Stacks of threads. A kernel has variables there, and a pointer to one may leave it. No access may touch what
-// functions need to return, the frames of the runtime, or the stack of another thread: that would also be the way to
-// change what checked mode has found. Kernels and this runtime are compiled with frame pointers, so each frame tells
-// where the next one is; as nobody can change them, they can be trusted.
+// Stacks of threads. A kernel has variables there, and pointers to them may leave the stack. No access may touch what
+// functions need to return, the frames of the runtime, or the stack of another thread, because that would also allow
+// changing what checked mode has found. Kernels and this runtime are compiled with frame pointers, so each frame tells
+// where the next one is. Nobody can change the frames, so they can be trusted.
 #include "../scheduler.h"
 #include "access.h"
 
@@ -11,8 +11,8 @@ namespace emulator {
 
 namespace {
 
-// Of a thread's stack, for what has no hook: the runtime itself, and functions without calls. accesses.py holds these
-// to less.
+// Of a thread's stack, reserved for code without hooks: the runtime itself, and functions without calls. accesses.py
+// limits these to less.
 constexpr size_t MARGIN = 8 << 10;
 
 }  // namespace
@@ -21,17 +21,17 @@ constexpr size_t MARGIN = 8 << 10;
 
 namespace {
 
-// What a function leaves on the stack that has called another one: above it are its own variables.
+// What a function leaves on the stack when it calls another one. Its own variables are above it.
 struct Frame {
   const Frame* caller;
-  const char* back;  // to where in the caller
+  const char* back;  // the return address in the caller
   const char* start() const { return reinterpret_cast<const char*>(this); }
   const char* end() const { return reinterpret_cast<const char*>(this + 1); }
   bool is_called_by_kernel() const { return back >= the_check.target.base && back < the_check.target.data_start; }
 };
 
-// Whether it touches what the function, whose variables end there, has to find again as it was. The grader knows this
-// of a library, and only there does a function trust it: it writes a structure that it returns without a hook.
+// Whether it touches something that a function, whose variables end there, must find unchanged. The grader knows this
+// for a library, and only there does a function rely on it: it writes a structure that it returns without a hook.
 bool is_kept(const Access& a, const char* variables_end, const char* pc) {
   const Target& t = the_check.target;
   const uint64_t at = pc - t.base;
@@ -61,8 +61,8 @@ void report_stack(const Access& a, Detail detail, const char* back) {
 
 namespace {
 
-// Whether this thread does the work of its warp, on what other lanes have lent: the runtime has called a function of
-// the headers.
+// Whether this thread computes for its warp, with values that other lanes have passed: the runtime has called a
+// function of the headers.
 bool works_for_warp(const Frame* f) {
   const char* const top = this_worker->current->kernel_top;
   while (!f->is_called_by_kernel()) f = f->caller;
@@ -74,7 +74,7 @@ bool works_for_warp(const Frame* f) {
 void check_variables(const Fiber& fiber, const Frame* f, const Access& a) {
   const char *const bottom = stack_of(*this_worker, &fiber), *const top = fiber.kernel_top,
                     *const end = a.address + a.bytes;
-  const Frame* inner = nullptr;  // of what the function has called whose frame is `f`
+  const Frame* inner = nullptr;  // of the function called by the one with frame `f`
   while (f->start() >= bottom && f->end() <= top) {
     if (a.address < f->end()) {
       const bool is_variable = inner && a.address >= inner->end() && inner->is_called_by_kernel();
@@ -123,7 +123,7 @@ void check_depth(const void* pc) {
 }
 
 #if defined(__x86_64__)
-// Keeps what the runtime has in registers where no access of a kernel is allowed: kernels save and restore them, too,
+// Saves the runtime's register values where no access of a kernel is allowed. Kernels save and restore them as well,
 // but among their variables.
 extern "C" void emulator_call(void (*run)(void* const*), void* const* arguments, const char** top)
     __attribute__((visibility("hidden")));

@@ -1,4 +1,4 @@
-// Blocks that are suspended while others run (../turns.h): what is known of each is put aside.
+// Blocks that are suspended while others run (../turns.h): the state of each is put aside.
 #include <algorithm>
 #include <unordered_map>
 
@@ -16,7 +16,7 @@ struct Aside {
 std::unordered_map<const Worker*, Aside> asides;
 std::vector<std::vector<Cell>> spare;
 
-// Cells that no block uses any more come before new ones.
+// Cells that no block uses any more are reused before new ones are created.
 void use_cells(std::vector<Cell> cells) {
   Check& c = the_check;
   auto& used = c.shared_cells[0];
@@ -38,7 +38,7 @@ void check_block_suspended(Worker& w) {
   c.ordered_epoch = 0;
 }
 
-// Steps are of all blocks together from then on: one of them has to get on.
+// From then on, steps count for all blocks together: one of them must make progress.
 void check_block_chosen(Worker& w, bool begins) {
   Check& c = the_check;
   Aside& a = asides.try_emplace(&w, Aside{unsigned(asides.size()), {}, {}}).first->second;

@@ -14,7 +14,7 @@ namespace {
 constexpr unsigned SIGNALS = UNSET_FLOAT, QUIET = UNSET_FLOAT | 1u << 22;  // before its use, and after
 constexpr unsigned INVALID = 1u << 7;                                      // bit of MXCSR that masks the exception
 constexpr greg_t STEP = 1 << 8;                                            // flag: stop after one instruction
-constexpr int PATIENCE = 64;                                               // of others: NaN that are compared
+constexpr int PATIENCE = 64;                                               // for others: NaN that are compared
 
 thread_local int others;
 thread_local uint64_t suspect;  // the instruction that may have used one
@@ -32,7 +32,7 @@ bool has(const ucontext_t& state, unsigned number) {
     c.finding = {};
     c.finding.kind = FindingKind::unset;
     c.finding.own = {0, 0, linear_thread, c.block, pc - uint64_t(c.target.base) + 1};  // as return addresses are
-    c.finding.other.pc = c.last_pc;  // where that is in a function of a header
+    c.finding.other.pc = c.last_pc;  // used if that is in a function of a header
     snprintf(c.finding.type, sizeof c.finding.type, "variable");
   }
   c.pending = false;

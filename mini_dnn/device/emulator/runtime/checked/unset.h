@@ -1,5 +1,5 @@
-// Registers and local arrays that nobody set: the compiler fills them with numbers that signal when they are used
-// (build.py), and the processor stops there. x86-64 alone: elsewhere their results are wrong, and no line is told.
+// Uninitialised registers and local arrays: the compiler fills them with numbers that signal when used (build.py), and
+// the processor stops there. Only on x86-64: elsewhere their results are wrong, and no line is reported.
 #pragma once
 #include <signal.h>
 
@@ -7,9 +7,9 @@
 
 namespace emulator {
 
-void watch_unset();  // in this thread of the system, while it runs kernels
+void watch_unset();  // in this system thread, while it runs kernels
 void unwatch_unset();
-// After SIGFPE, or the SIGTRAP that comes after the next instruction: whether it was this. True: the kernel goes on.
+// After SIGFPE, or the SIGTRAP after the next instruction: whether this was the cause. True: the kernel continues.
 bool goes_on_after(int signal, const siginfo_t& info, void* state, Worker& worker);
 
 }  // namespace emulator

@@ -1,4 +1,4 @@
-// What is found at an access: noted, told at once, or kept until it is clear what it comes from.
+// What is found at an access: recorded, reported immediately, or kept until its cause is known.
 #include "verdict.h"
 
 #include <algorithm>
@@ -7,14 +7,14 @@ namespace emulator {
 
 namespace {
 
-// What a racing write is about to change: if it changes nothing, both wrote the same value.
+// What a racing write is about to change. If it changes nothing, both wrote the same value.
 struct {
   const char* address = nullptr;
   size_t bytes;
   char before[16];
 } the_write;
 
-// At a barrier or a warp function: it may turn out that these are different ones.
+// At a barrier or a warp function: it may turn out that threads wait at different ones.
 bool threads_wait() {
   const Worker& w = *this_worker;
   for (unsigned i = 0; i < w.total; i += WARP)
@@ -22,13 +22,13 @@ bool threads_wait() {
   return w.waiting_count;
 }
 
-// How far an access lies outside of an array.
+// How far outside of an array an access is.
 int64_t distance(const Region& r, const Access& a) {
   return a.address < r.start ? r.start - a.address : a.address + a.bytes - (r.start + r.bytes);
 }
 
-// What a kernel may use beside its arrays and its stack: the constants of its library (tables, texts), and the list of
-// what lanes pass, which the last lane of a warp function reads.
+// What a kernel may use besides its arrays and its stack: the constants of its library (tables, texts), and the list of
+// values passed by lanes, which the last lane of a warp function reads.
 bool is_allowed(const Access& a) {
   const Check& c = the_check;
   const auto* worker = reinterpret_cast<const char*>(this_worker);
@@ -78,7 +78,7 @@ void report_race(const Region& r, const Access& a, Party other) {
   c.pause = c.steps + 1;
 }
 
-// Not in any one array.
+// Not in a single array.
 void report_outside(const Access& a) {
   if (is_allowed(a) || check_beside_heap(a)) return;
   const Check& c = the_check;
@@ -94,7 +94,7 @@ void report_outside(const Access& a) {
   report(FindingKind::out_of_bounds, nearest ? *nearest : none, a);
 }
 
-// The read-only cache keeps what it has read, whoever writes it later in the launch.
+// The read-only cache keeps what it has read, even if someone writes it later in the launch.
 void check_read_only(const Region& r, const Cell& whole, const Access& a, Detail detail) {
   Check& c = the_check;
   int count;

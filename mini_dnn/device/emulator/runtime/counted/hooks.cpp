@@ -1,5 +1,5 @@
-// What the compiler calls in a kernel that is compiled with -fsanitize=thread and -fsanitize-coverage=trace-pc: the
-// sanitizers' own runtimes are not linked. And what the twins of CUDA's functions call for what compilers do not see.
+// Functions that the compiler calls in a kernel compiled with -fsanitize=thread and -fsanitize-coverage=trace-pc (the
+// sanitizers' own runtimes are not linked), and functions for accesses that the compiler does not instrument.
 #include <cstring>
 
 #include "../counts.h"
@@ -14,9 +14,9 @@ void make_room(Recorder& r, Stream& s);
 namespace {
 
 constexpr size_t STACKS = MAX_THREADS * (STACK_BYTES + 320);  // runtime/fibers.cpp
-constexpr long MOST_EVENTS = 1 << 16;                         // of a lane that the others have to catch up with
+constexpr long MOST_EVENTS = 1 << 16;                         // of a lane that is ahead of the others
 
-// A lane that is far ahead lets the others go on.
+// A lane that is far ahead lets the others continue.
 [[gnu::noinline]] void wait_for_lanes(Worker& w, Stream& s) {
   play(w, linear_thread / WARP);
   if (s.end - s.next < MOST_EVENTS) return;
@@ -26,7 +26,7 @@ constexpr long MOST_EVENTS = 1 << 16;                         // of a lane that 
 
 [[gnu::always_inline]] inline void note(EventKind kind, unsigned bytes, uint64_t address, const void* pc) {
   Worker& w = *this_worker;
-  if (__builtin_expect(w.busy, 0)) return;  // what one lane works out for all
+  if (__builtin_expect(w.busy, 0)) return;  // one lane computes for all
   Recorder& r = *w.recorder;
   Stream& s = r.streams[linear_thread];
   if (__builtin_expect(s.end == s.limit, 0)) {
@@ -44,7 +44,7 @@ constexpr long MOST_EVENTS = 1 << 16;                         // of a lane that 
   note(kind, bytes, address, pc);
 }
 
-// A struct, or a copy by the C library: as the widest accesses that its size and place allow.
+// A struct, or a copy by the C library: split into the widest accesses that its size and address allow.
 void note_range(EventKind kind, size_t bytes, const void* p, const void* pc) {
   const auto start = reinterpret_cast<uint64_t>(p);
   for (size_t done = 0; done < bytes;) {
@@ -67,7 +67,8 @@ void __tsan_init() {}
 void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}
 void __sanitizer_cov_trace_pc() {
-  if (__builtin_expect(this_worker != nullptr, 1)) note(EventKind::block, 0, 0, PC);  // else a library is being loaded
+  // Otherwise a library is being loaded
+  if (__builtin_expect(this_worker != nullptr, 1)) note(EventKind::block, 0, 0, PC);
 }
 
 #define ACCESS(bytes)                                                                                \
@@ -102,7 +103,7 @@ void* __wrap_memset(void* to, int value, size_t bytes) {
   return memset(to, value, bytes);
 }
 
-// Atomics of the kernel. They are real ones: blocks run on several threads of the host.
+// Atomics of the kernel. They are real ones, because blocks run on several threads of the host.
 #define UPDATE(bits, T, name)                                     \
   T __tsan_atomic##bits##_fetch_##name(volatile T* p, T v, int) { \
     note_access(EventKind::atomic, sizeof(T), p, PC);             \

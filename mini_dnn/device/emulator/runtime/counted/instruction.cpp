@@ -1,4 +1,4 @@
-// What one instruction of a warp adds to the totals.
+// What one warp instruction adds to the totals.
 #include <algorithm>
 #include <bit>
 
@@ -57,7 +57,7 @@ Total& total_of(Recorder& r, const Event& e, const Place& place, uint16_t name) 
   return r.totals.emplace_back(fresh);
 }
 
-// Sectors of an array that this block has not used so far; from here on it has.
+// Sectors of an array that this block has not used before. They count as used from now on.
 unsigned first_uses(Recorder& r, const Place& place, const Lanes& lanes) {
   if (place.array < 0) return 0;
   if (r.seen.size() <= size_t(place.array)) r.seen.resize(place.array + 1);
@@ -86,7 +86,7 @@ void keep(Recorder& r, unsigned warp, uint32_t mask, const Event& e, const Place
   }
 }
 
-// Whether all lanes' loads go on where those before them have ended.
+// Whether all lanes' loads continue where the previous ones ended.
 bool goes_on(const Neighbours& n, uint32_t mask, const uint64_t* at) {
   for (uint32_t left = mask; left; left &= left - 1) {
     const unsigned i = std::countr_zero(left);
@@ -101,7 +101,7 @@ bool is_aligned(const Neighbours& n) {
   return true;
 }
 
-// A load of neighbours: compilers merge two, four or eight that are aligned together, up to 16 bytes a lane.
+// A load of neighbours: compilers merge two, four or eight that are aligned together, up to 16 bytes per lane.
 void merge(Recorder& r, unsigned warp, Total& t, const Place& place, uint32_t mask, const uint64_t* at, unsigned bytes,
            unsigned wavefronts) {
   auto& all = r.neighbours[warp];
@@ -171,14 +171,14 @@ Total& execute(Worker& w, unsigned warp, uint32_t mask, const Event& e, const ui
     t.ideal_wavefronts += found.ideal;
     if (kind == EventKind::load)
       merge(r, warp, t, place, mask, at, e.bytes, found.all);
-    else  // what was read may change
+    else  // data that were read may change
       std::erase_if(r.neighbours[warp], [&](const Neighbours& n) { return n.array == place.array; });
   } else {
     t.sectors += lanes.pieces(SECTOR);
     t.ideal_sectors += (lanes.distinct_bytes() + SECTOR - 1) / SECTOR;
     t.lines += lanes.pieces(LINE);
     t.block_sectors += first_uses(r, place, lanes);
-    // the data of the L1 cache lie in the banks of shared memory
+    // the data of the L1 cache are in the banks of shared memory
     t.wavefronts += std::max(shared_wavefronts(at, mask, lanes).all, tag_wavefronts(lanes));
   }
   return t;

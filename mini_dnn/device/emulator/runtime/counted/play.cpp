@@ -1,4 +1,4 @@
-// The play-back of a warp's streams.
+// Replays the event streams of a warp.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -9,16 +9,16 @@ namespace emulator {
 
 namespace {
 
-constexpr uint32_t NONE = ~0u, WAITS = ~0u - 1;  // instead of a pc: the lane has ended; it waits for others
+constexpr uint32_t NONE = ~0u, WAITS = ~0u - 1;  // special values of a pc: the lane has ended; it waits for others
 
-uint64_t head(const Event& e) {  // all of it but the address
+uint64_t head(const Event& e) {  // everything but the address
   uint64_t found;
   memcpy(&found, &e, sizeof found);
   return found;
 }
 bool waits(const Event& e) { return e.kind == uint8_t(EventKind::barrier) || e.kind == uint8_t(EventKind::warp); }
 
-// A warp while it is played back.
+// A warp during the replay.
 struct Play {
   Worker& w;
   const unsigned warp, count;  // of lanes
@@ -60,7 +60,7 @@ struct Play {
     return mask;
   }
 
-  // Of lanes that all wait: those that wait for the same.
+  // If all lanes wait: those that wait for the same thing.
   uint32_t meeting() const {
     uint32_t all = lanes_at(WAITS);
     for (uint32_t left = all; left; left &= left - 1) {
@@ -75,16 +75,16 @@ struct Play {
       for (unsigned i = 0; i < count; i++) alive |= uint32_t(keys[i] != NONE) << i;
       if ((same & wanted) == (alive & wanted)) return same;
     }
-    return all & -all;  // __activemask: lanes that met because the others could not come
+    return all & -all;  // __activemask: lanes that met because the others could not arrive
   }
 
-  // Goes on with lanes that do the same for as long as they come before all others: most steps of most kernels. A step
-  // after which the lanes are not known to be at one place is left to step(). Whether there was any.
+  // Continues with lanes that do the same as long as they come before all others, as in most steps of most kernels. A
+  // step after which the lanes may be at different places is left to step(). Returns whether there was any.
   bool run(uint32_t mask) {
     const Event* next[WARP];
     unsigned lanes[WARP], size = 0;
     size_t room = ~size_t(0), done = 0;
-    uint32_t others = WAITS;  // where the first of them is
+    uint32_t others = WAITS;  // the place of the first of them
     for (unsigned i = 0; i < count; i++) {
       if (!(mask >> i & 1)) {
         others = std::min(others, keys[i]);
@@ -151,7 +151,7 @@ void play(Worker& w, unsigned warp) {
   Recorder& r = *w.recorder;
   for (unsigned i = 0; i < all.count; i++) {
     Stream& s = all.streams[i];
-    if (s.next != s.end) {  // what others have to catch up with
+    if (s.next != s.end) {  // the others must catch up with them
       memmove(s.first, s.next, (s.end - s.next) * sizeof(Event));
       s.end -= s.next - s.first;
       s.next = s.first;

@@ -1,4 +1,4 @@
-// Launches and blocks that are counted, and their totals.
+// Counted launches and blocks, and their totals.
 #include "recorder.h"
 
 #include <dlfcn.h>
@@ -13,10 +13,10 @@ Count the_count;
 
 uint16_t number_of_name(const char* name) {
   struct Known {
-    const char *name, *text;  // another library may have another text there, later
+    const char *name, *text;  // another library may have another text there later
     uint16_t number;
   };
-  // on the heap: of static thread-local memory a process has a few hundred bytes for all libraries that it loads
+  // on the heap: a process has only a few hundred bytes of static thread-local memory for all loaded libraries
   static thread_local const auto known = std::make_unique<Known[]>(64);
   auto& slot = known[reinterpret_cast<uintptr_t>(name) >> 3 & 63];
   if (slot.name == name && !strcmp(slot.text, name)) return slot.number;
@@ -24,13 +24,13 @@ uint16_t number_of_name(const char* name) {
   std::lock_guard lock(c.mutex);
   size_t i = 0;
   while (i < c.names.size() && strcmp(c.names[i], name)) i++;
-  if (i == c.names.size()) c.names.push_back(strdup(name));  // the library that it is in may be unloaded
+  if (i == c.names.size()) c.names.push_back(strdup(name));  // the library that contains it may be unloaded
   slot = {name, c.names[i], uint16_t(i)};
   return slot.number;
 }
 
 void count_launch_started(Worker& w, const Module& module, unsigned shared_bytes) {
-  if (!w.recorder) w.recorder = new Recorder;  // for the life of the process, as the worker itself
+  if (!w.recorder) w.recorder = new Recorder;  // exists as long as the process, like the worker
   Recorder& r = *w.recorder;
   const Count& c = the_count;
   r.stacks = w.stacks;
@@ -83,7 +83,7 @@ void count_block_barrier(Worker& w) {
   for (unsigned warp = 0; warp * WARP < w.total; warp++) play(w, warp);
 }
 
-constexpr long ENOUGH = 512;  // events of a lane: then they are played back while they are in the cache
+constexpr long ENOUGH = 512;  // events of a lane: then they are replayed while they are in the cache
 
 void count_warp_met(Worker& w, unsigned warp) {
   const Stream* s = w.recorder->streams + warp * WARP;
@@ -108,7 +108,7 @@ uint64_t emulator_base(void* address) {
   return dladdr(address, &info) ? reinterpret_cast<uint64_t>(info.dli_fbase) : 0;
 }
 
-// What the next launch is: its kernel library, the arrays that it may use, and the blocks that are traced.
+// Describes the next launch: its kernel library, the arrays that it may use, and the blocks that are traced.
 void emulator_count(char* base, uint64_t code_bytes, const CountedArray* arrays, size_t array_count,
                     const CountedArray* shared, size_t shared_count, const uint64_t* traced, size_t traced_count,
                     size_t most_records) {
@@ -127,7 +127,7 @@ void emulator_count(char* base, uint64_t code_bytes, const CountedArray* arrays,
   c.records_left_out = false;
 }
 
-// Of the last launch; those of several workers are not added up. Valid until the next one.
+// The totals of the last launch. Those of several workers are not added up. Valid until the next launch.
 size_t emulator_count_totals(const Total** totals) {
   *totals = the_count.totals.data();
   return the_count.totals.size();
@@ -140,7 +140,7 @@ size_t emulator_count_records(const Record** records, int* left_out) {
 const char* emulator_count_name(size_t number) {
   return number < the_count.names.size() ? the_count.names[number] : nullptr;
 }
-// Sectors of an array that the launch has used.
+// Sectors of an array that the launch used.
 uint64_t emulator_count_footprint(size_t array) {
   uint64_t used = 0;
   if (array < the_count.seen.size())

@@ -1,4 +1,4 @@
-// What one instruction of a warp moves: its active lanes' addresses, in 32-byte sectors and in shared memory's banks.
+// What one warp instruction moves: its active lanes' addresses, in 32-byte sectors and in shared memory's banks.
 #pragma once
 #include <algorithm>
 #include <bit>
@@ -8,8 +8,8 @@ namespace emulator {
 
 constexpr unsigned SECTOR = 32, LINE = 128, BANKS = 32, WORD = 4, SETS = 4;
 
-// The distinct addresses of active lanes, ascending. Accesses are aligned to their size, so two of them are the same
-// bytes or have none in common.
+// The distinct addresses of active lanes, ascending. Accesses are aligned to their size, so two of them are either the
+// same bytes or disjoint.
 struct Lanes {
   uint64_t at[32];
   unsigned count = 0, bytes;
@@ -27,7 +27,7 @@ struct Lanes {
     dense = at[count - 1] - at[0] == uint64_t(count - 1) * bytes;
   }
 
-  // Calls visit(piece) for each distinct piece of so many bytes, a power of two.
+  // Calls visit(piece) for each distinct piece of this many bytes, a power of two.
   template <class Visit>
   void each_piece(unsigned size, Visit visit) const {
     if (dense) {
@@ -51,7 +51,7 @@ struct Lanes {
   unsigned distinct_bytes() const { return count * bytes; }
 
  private:
-  // Most warps stay within some kilobytes: a bit for each place there is set, and the bits are read in order.
+  // Most warps stay within some kilobytes: a bit is set for each place, and the bits are read in order.
   void sort() {
     constexpr unsigned PLACES = 1024;
     const auto [low, high] = std::minmax_element(at, at + count);
@@ -74,7 +74,7 @@ struct Lanes {
   }
 };
 
-// Whether all neighbours, lanes i and i ^ distance, want the same.
+// Whether all neighbours, lanes i and i ^ distance, access the same bytes.
 inline bool are_pairs(const uint64_t* addresses, uint32_t mask, unsigned distance) {
   for (uint32_t left = mask; left; left &= left - 1) {
     const unsigned i = std::countr_zero(left), other = i ^ distance;
@@ -83,9 +83,9 @@ inline bool are_pairs(const uint64_t* addresses, uint32_t mask, unsigned distanc
   return true;
 }
 
-// Cycles that shared memory needs: a warp's lanes go in groups of so many that 128 bytes hold all that they ask for; in
-// each group one bank gives one word a cycle, to all lanes that want it. Where lanes come in pairs that want the same,
-// a group has twice as many.
+// Cycles that shared memory needs. The lanes of a warp form groups that access at most 128 bytes. In each group, a bank
+// delivers one word per cycle to all lanes that need it. If pairs of lanes access the same bytes, groups are twice as
+// large.
 inline unsigned shared_groups(const uint64_t* addresses, uint32_t mask, unsigned bytes) {
   const unsigned groups = bytes <= WORD ? 1 : bytes <= 8 ? 2 : 4;
   const bool pairs = groups > 1 && (are_pairs(addresses, mask, 1) || are_pairs(addresses, mask, 2));
@@ -99,8 +99,8 @@ inline unsigned group_wavefronts(const Lanes& lanes) {
   return most;
 }
 
-// Cycles that the L1 cache needs to look up the lines of an instruction: its sets give one each, and a line is in the
-// set that the last bits of its number name.
+// Cycles that the L1 cache needs to look up the lines of an instruction: each of its sets delivers one per cycle, and
+// the last bits of a line's number select the set.
 inline unsigned tag_wavefronts(const Lanes& lanes) {
   uint8_t used[SETS] = {}, most = 0;
   lanes.each_piece(LINE, [&](uint64_t line) { most = std::max(most, ++used[line % SETS]); });
