@@ -1,4 +1,4 @@
-"""Classifies pictures shard by shard, in this process or in one for each GPU, and keeps results of shards."""
+"""Classify pictures shard by shard, in this process or in one for each GPU, and store the results."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from mini_dnn.pictures.sources import Shard, Source
 from mini_dnn.running.team import Team
 from mini_dnn.variant import Variant, find
 
-BATCH, GPU_BATCH = 32, 256  # pictures at a time, of which a GPU has no use for few
-ABOUT = "about"  # an item of work that is no shard: see `Job`
-KEPT, DIGITS = ".npz", 64  # of the names of files with answers
+BATCH, GPU_BATCH = 32, 256  # pictures at a time; a GPU needs more of them
+ABOUT = "about"  # an item of work that is not a shard: see `Job`
+KEPT, DIGITS = ".npz", 64  # of the names of files with stored answers
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,13 +39,13 @@ class Answers:
     """Some pictures in order, and the most likely classes of those that could be read."""
 
     names: Sequence[str]
-    errors: Sequence[str]  # what is wrong with each; empty where nothing is
-    classes: np.ndarray  # (n, k) of the n without an error, the likeliest first
+    errors: Sequence[str]  # what is wrong with each; empty if nothing is
+    classes: np.ndarray  # (n, k) for the n without an error, the likeliest first
     probabilities: np.ndarray  # (n, k)
     spent: Spent = field(default_factory=Spent)
 
     def split(self, count: int) -> tuple[Answers, Answers]:
-        """The first so many pictures, and the others."""
+        """Split into the first ``count`` pictures and the others."""
         good = self.errors[:count].count("")
         return (
             Answers(self.names[:count], self.errors[:count], self.classes[:good], self.probabilities[:good]),
@@ -54,7 +54,7 @@ class Answers:
 
     @classmethod
     def joined(cls, parts: Sequence[Answers], spent: Spent | None = None) -> Answers:
-        """The answers of several parts as one object."""
+        """Join the answers of several parts."""
         return cls(
             [name for part in parts for name in part.names],
             [error for part in parts for error in part.errors],
@@ -103,7 +103,7 @@ class Job:
 
     @contextmanager
     def __call__(self, device: Device) -> Iterator[Callable[[Any], Any]]:
-        """Answers for each shard; the name of the variant and the hash of its code for `ABOUT`."""
+        """Yield a function with the answers for each shard; for `ABOUT`, the variant and its code's hash."""
         variant = self.variant(device)
 
         def work(item: Shard | str) -> Any:
@@ -150,9 +150,9 @@ class Answering:
         return Answers.joined(list(self.stream(shard.sources, spent)), spent)
 
     def stream(self, sources: Iterable[Source], spent: Spent) -> Iterator[Answers]:
-        """Answers for pictures, a batch at a time, and where the time goes."""
+        """Yield answers for pictures, a batch at a time, and record where the time goes."""
         feed = Feed(sources, self.job.recipe, self.size, self.decoders, self.job.many)
-        parts: deque[Batch] = deque()  # under way
+        parts: deque[Batch] = deque()  # in progress
         since = time.perf_counter()
 
         def pixels() -> Iterator[np.ndarray]:
@@ -162,7 +162,7 @@ class Answering:
                     yield batch.pixels
 
         def broken() -> Iterator[Answers]:
-            """The next batches, as far as none of their pictures could be read."""
+            """The next batches, as long as none of their pictures could be read."""
             while parts and not len(parts[0].pixels):
                 batch = parts.popleft()
                 k = self.job.top
@@ -212,14 +212,14 @@ class Kept:
                 "all are complete; move the file, or give the results another name"
             )
         self._folder, self.about = folder, about
-        self._files: dict[int, Path] = {}  # of shards that were asked for and are not done
+        self._files: dict[int, Path] = {}  # of shards that were requested and are not complete
 
     def load(self, shard: Shard) -> Answers | None:
-        """The answers of a shard; None if it is not complete."""
+        """Return the answers of a shard, or None if it is not complete."""
         if self._folder is None:
             return None
         file = self._folder / f"{shard.key(self.about)}{KEPT}"
-        with suppress(OSError, ValueError, KeyError, BadZipFile):  # missing or damaged: it is done again
+        with suppress(OSError, ValueError, KeyError, BadZipFile):  # missing or damaged: it is computed again
             with np.load(io.BytesIO(file.read_bytes()), allow_pickle=False) as found:
                 names, errors = json.loads(found["words"].tobytes())
                 answers = Answers(names, errors, found["classes"], found["probabilities"])
@@ -250,12 +250,12 @@ class Kept:
         for file in self._folder.glob(f"*{KEPT}"):
             if len(file.name) == len(KEPT) + DIGITS:
                 file.unlink()
-        with suppress(OSError):  # it was never made, or somebody put something else there
+        with suppress(OSError):  # it never existed, or somebody put something else there
             self._folder.rmdir()
 
 
 def by_team(team: Team, shards: Iterable[Shard], kept: Kept, spent: Spent) -> Iterator[Answers]:
-    """Answers of each shard in order, by a process for each GPU."""
+    """Yield the answers of each shard in order, computed by a process for each GPU."""
     for done in team.map(shards, kept.load):
         if done.place:
             kept.save(done.item.number, done.result)
@@ -266,8 +266,8 @@ def by_team(team: Team, shards: Iterable[Shard], kept: Kept, spent: Spent) -> It
 def by_this_process(
     answering: Answering, shards: Iterable[Shard], kept: Kept, spent: Spent
 ) -> Iterator[Answers]:
-    """Answers of each shard in order, as soon as a batch is complete."""
-    ahead: deque[tuple[int, int, Answers | None]] = deque()  # number and count of shards, and what was kept
+    """Yield the answers of each shard in order, as soon as a batch is complete."""
+    ahead: deque[tuple[int, int, Answers | None]] = deque()  # number and size of shards, and stored answers
 
     def pending() -> Iterator[Source]:
         for shard in shards:
@@ -281,7 +281,7 @@ def by_this_process(
             ahead.popleft()
             yield found
 
-    parts: list[Answers] = []  # of the shard that comes next
+    parts: list[Answers] = []  # of the next shard
     for found in answering.stream(pending(), spent):
         rest = found
         while rest.names:

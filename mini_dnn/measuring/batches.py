@@ -1,4 +1,4 @@
-"""A whole network by batch: the record of ``benchmarks/resnet_rungs.py`` and of others like it."""
+"""A whole network by batch size: the results files of ``benchmarks/resnet_rungs.py`` and similar scripts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from mini_dnn.measuring.serving_records import MOST_SERVED
 
 SCHEMA = "batches-1"
 MOST_TURNS = 1_000
-MOST_PROGRAMS = 60  # that a picture has room for
+MOST_PROGRAMS = 60  # that fit in a picture
 
 Turns = Annotated[list[Positive], Meta(min_length=1, max_length=MOST_TURNS)]
 Roles = Annotated[dict[Name, Whole], Meta(min_length=1, max_length=20)]
@@ -36,33 +36,33 @@ Roles = Annotated[dict[Name, Whole], Meta(min_length=1, max_length=20)]
 
 @dataclass(frozen=True, kw_only=True)
 class BatchesRow:
-    """One program with one batch.
+    """One program at one batch size.
 
     Parameters
     ----------
     kind
-        A variant on the GPU, a library there, or a program on the CPU.
+        A variant on the GPU, a library on the same GPU, or a program on the CPU.
     program
         The name of the variant, or the library and its setting.
     problem
-        The sizes of the network, without batch and type.
+        The sizes of the network, without batch size and data type.
     ms
-        Of a batch, turn by turn.
+        The times of a batch, in milliseconds, one for each turn.
     max_error, agrees
-        The largest difference of a score from float64, and whether scores are within their bounds; None if
-        they were not compared, or the difference is no number.
+        The largest difference of a score from float64, and whether all scores are within their bounds; None
+        if they were not compared, or if the difference is not a number.
     code_hash
-        None of a library, on the CPU, and in files that were written without it.
+        The hash of the code; None for libraries, on the CPU, and in files that lack it.
     launches, round_trips, copied_bytes
-        Of a batch: kernels, buffers that go to the host and back, and the bytes of both ways.
+        For a batch: kernels, buffers that are copied to the host and back, and the bytes in both directions.
     memory
-        Bytes of the plan's buffers by role.
+        The bytes of the plan's buffers, by role.
     taken_bytes
-        By how much the free memory of the GPU shrank.
+        How much the free memory of the GPU shrank.
     served_ms
-        With the copies of images and scores, from and to page-locked memory.
+        Including the copies of images and scores, from and to page-locked memory.
     stay_ms
-        Without round trips; None if there are none.
+        Without round trips to the host; None if there are none.
     """
 
     kind: Literal["ours", "library", "host"]
@@ -83,22 +83,22 @@ class BatchesRow:
 
     @property
     def median_ms(self) -> float:
-        """Of a batch."""
+        """The median time of a batch."""
         return statistics.median(self.ms)
 
     @property
     def images_per_s(self) -> float:
-        """One batch after the other."""
+        """The rate of consecutive batches."""
         return self.batch / self.median_ms * 1e3
 
     @property
     def with_copies_ms(self) -> float | None:
-        """Of a batch, from page-locked memory to page-locked memory."""
+        """The median time of a batch, from page-locked memory to page-locked memory."""
         return None if self.served_ms is None else statistics.median(self.served_ms)
 
     @property
     def copies_share(self) -> float | None:
-        """The fraction of `with_copies_ms` that goes when nothing is copied."""
+        """The fraction of `with_copies_ms` that is saved if nothing is copied."""
         if self.with_copies_ms is None:
             return None
         return max(0.0, 1 - statistics.median(self.stay_ms or self.ms) / self.with_copies_ms)
@@ -106,22 +106,22 @@ class BatchesRow:
 
 @dataclass(frozen=True, kw_only=True)
 class StepRow:
-    """One kind of launch of a variant with one batch, timed as launches of this kind follow each other.
+    """One kind of launch of a variant at one batch size, timed with consecutive launches of this kind.
 
     Parameters
     ----------
     variant, problem, batch
-        As in `BatchesRow`; there is no problem in files that were written without it.
+        As in `BatchesRow`. Older files have no problem.
     step
         The layer, the kernel and the grid.
     us
-        Of one launch.
+        The time of one launch, in microseconds.
     count
-        Launches of this kind in a pass.
+        The number of launches of this kind in a pass.
     part
-        The part of the network that the launch belongs to; None: it has no rate of interest.
+        The part of the network that the launch belongs to; None if its rate is of no interest.
     flops
-        Of one launch, without those of padding; None: they were not counted.
+        The FLOPs of one launch without padding; None if they were not counted.
     """
 
     variant: Name
@@ -136,10 +136,10 @@ class StepRow:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchesFile:
-    """What such a file says."""
+    """The content of such a file."""
 
     schema: str = SCHEMA
-    started: Started | None  # None: the benchmark did not record it
+    started: Started | None  # None if the benchmark did not record it
     commit: Name | None
     dirty: bool | None
     device: Place
@@ -159,7 +159,7 @@ class BatchesFile:
 
     @property
     def has_libraries(self) -> bool:
-        """Whether it compares with others."""
+        """Whether it contains libraries."""
         return any(row.kind == "library" for row in self.rows)
 
 
@@ -167,12 +167,13 @@ Batches = Stored[BatchesFile]
 
 
 def batches_file(content: Mapping[str, Any], file: Path) -> BatchesFile:
-    """What a file says.
+    """Read the content of a file.
 
     Raises
     ------
     DataError
-        A field is missing or of the wrong kind, or there is no such operation; names file and field.
+        A field is missing or of the wrong type, or there is no such operation. The message names file and
+        field.
     """
     found = converted(content, BatchesFile, file)
     if found.op not in ops.names():

@@ -1,4 +1,4 @@
-"""Measure variants, and record everything that a figure needs to be believed."""
+"""Measure variants, and record everything that is needed to trust a figure."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ from mini_dnn.running.spans import hidden_fraction
 from mini_dnn.running.timing import Timed, Timing, median_error
 from mini_dnn.variant import Variant
 
-CHECKED = 100  # entries compared with float64, from both ends of the batch
+CHECKED = 100  # entries that are compared with float64, from both ends of the batch
 PUBLISHED = Timing(
     warm_up=5, repeats=20, max_repeats=500, precision=0.005, budget_s=5.0
 )  # how a figure for publication is timed
 SWEEP_TIMING = Timing(warm_up=2, repeats=10, max_repeats=10)
-RANDOM = "random"  # inputs, where they are no data set's
+RANDOM = "random"  # name of inputs that are not from a data set
 SEED = 0  # of random inputs
 
 
 class Bench:
-    """A run: it measures, and keeps what it found as a record.
+    """A run, which measures and collects the results in a record.
 
     Parameters
     ----------
     setting
-        Where and how; with a device.
+        Where and how to measure, including a device.
     data
-        What the inputs are.
+        A description of the inputs.
     on_row
-        Called with each row, and each problem that a variant does not take, as soon as it is known.
+        Called with each row, and with each problem that a variant does not accept, as soon as it is known.
     head
-        A record of the same device and data, whose fields are taken; otherwise the device is asked.
+        A record of the same device and data, whose fields are reused. By default, the device is queried.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Bench:
         Raises
         ------
         CheckError
-            A variant computes something else; nothing is recorded of that.
+            A variant computes something else. It is not recorded.
         """
         arrays = variants[0].operation.inputs(problem, SEED)
         for variant in variants:
@@ -79,18 +79,20 @@ class Bench:
                 self.add(measure(variant, name, problem, arrays, self.setting))
 
     def add(self, measured: Measured, accuracy: float | None = None) -> None:
-        """Record what was measured; with the accuracy of the network that it was measured in, if in one."""
+        """Record a measurement, with the accuracy of the network if it was measured in one."""
         row = row_of(measured, accuracy)
         self.record.rows.append(row)
         self._on_row(row)
 
     def sweep(self, variant: Variant, name: str, problem: Any) -> None:
-        """Time all pairs of the values that a variant's parameters were searched in; nothing without such.
+        """Time all pairs of the values in which a variant's parameters were searched.
+
+        Other variants have none.
 
         Raises
         ------
         CheckError
-            One of them computes something else.
+            One of the pairs computes something else.
         """
         if variant.sweep is None or variant.limit_for(problem):
             return
@@ -111,17 +113,17 @@ class Bench:
 def op_ms_of(
     variant: Variant, name: str, problem: Any, x: int, y: int, setting: Setting, arrays: Arrays | None = None
 ) -> float | None:
-    """The op time of a searched variant with these values of its parameters; None without a clock.
+    """Return the op time of a searched variant with these parameter values, or None without a clock.
 
     Parameters
     ----------
     arrays
-        The inputs, where they are at hand: always the random ones of `SEED`.
+        The inputs if available: always the random ones of `SEED`.
 
     Raises
     ------
     CheckError
-        It computes something else.
+        The variant computes something else.
     """
     sweep = variant.sweep
     assert sweep is not None, "the caller looks"
@@ -132,7 +134,7 @@ def op_ms_of(
 
 
 def sweep_of(variant: Variant, name: str, problem: Any, op_ms: Callable[[int, int], float | None]) -> Sweep:
-    """A record of the op times of all pairs of the values that a variant was searched in."""
+    """Create a record of the op times of all pairs of values in which a variant was searched."""
     sweep = variant.sweep
     assert sweep is not None, "the caller looks"
     return Sweep(
@@ -150,7 +152,7 @@ def sweep_of(variant: Variant, name: str, problem: Any, op_ms: Callable[[int, in
 
 
 def head_of(data: str, device: Device, timing: Timing) -> dict[str, Any]:
-    """What all figures of a record share: when, of which code, on what, and how an op is timed."""
+    """Return what all figures of a record share: time, code, machine, and how an op is timed."""
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         **commit(),
@@ -163,7 +165,7 @@ def head_of(data: str, device: Device, timing: Timing) -> dict[str, Any]:
 
 
 def ceilings(device: Device) -> dict[str, float]:
-    """Measured copy rates and computed peak rates of a GPU; empty for a device without a clock."""
+    """Return measured copy rates and computed peak rates of a GPU. Without a clock, the result is empty."""
     if not device.has_clock:
         return {}
     clock = getattr(device, "max_clock_mhz", 0.0)
@@ -172,7 +174,7 @@ def ceilings(device: Device) -> dict[str, float]:
 
 
 def row_of(measured: Measured, accuracy: float | None = None) -> Row:
-    """What was measured, as a row. It has been compared with float64."""
+    """Convert a measurement, which has been compared with float64, to a row."""
     variant, problem, result = measured.variant, measured.problem, measured.result
     assert measured.comparison is not None, "no row without a comparison"
     samples = measured.samples_ms
@@ -205,15 +207,15 @@ def row_of(measured: Measured, accuracy: float | None = None) -> Row:
 
 
 def code_of(variant: Variant) -> str | None:
-    """The hash of a variant's code; None on the host."""
+    """Return the hash of a variant's code, or None on the host."""
     return None if variant.host else code_hash(variant.source)
 
 
 def spread(timed: Timed) -> dict[str, Any]:
-    """How well an op time is known, from its samples."""
+    """Return how precisely an op time is known from its samples."""
     samples = timed.samples_ms
     return {
-        # those of two samples lie beyond them, and may be negative
+        # those of two samples are outside of them, and may be negative
         "op_ms_quartiles": statistics.quantiles(samples, n=4) if len(samples) > 2 else None,
         "median_error": median_error(samples) if len(samples) >= 6 else None,
         "settled": timed.settled,
@@ -222,12 +224,12 @@ def spread(timed: Timed) -> dict[str, Any]:
 
 
 def state_of(found: Mapping[str, Any] | None) -> State | None:
-    """What a GPU's sensors said, as a part of a record."""
+    """Convert readings of a GPU's sensors for a record."""
     return None if found is None else State(**found)
 
 
 def streams_of(measured: Measured) -> Streams:
-    """How copies and kernels overlapped."""
+    """Describe how copies and kernels overlapped."""
     spans = list(measured.result.spans)
     parts = msgspec.convert(spans, list[Span], from_attributes=True)
     return Streams(hidden_fraction=hidden_fraction(spans), spans=parts)

@@ -1,4 +1,4 @@
-"""Measurements of ``bench`` by an engine of `mini_dnn.work`: processes, Slurm, Dask, MPI. Each is an item."""
+"""Run the measurements of ``bench`` as items on an engine of `mini_dnn.work`: processes, Slurm, Dask, MPI."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ from mini_dnn.work.items import Record
 
 FUNCTION = f"{__name__}:measuring"
 IN_NETWORK, AT_RANDOM, CANDIDATE = "network", "problem", "candidate"  # kinds of measurements
-MOST_NAMED = 3  # measurements that an error names
+MOST_NAMED = 3  # measurements that an error lists
 
 
 @dataclass
 class Measurements:
-    """A list of measurements, in the order in which one process makes them.
+    """A list of measurements, in the order in which a single process makes them.
 
     Parameters
     ----------
     device, budget_s
-        What each worker opens, and seconds for the timed runs of one op.
+        The device that each worker opens, and seconds for the timed runs of one op.
     data, data_dir
-        Whose images the network gets.
+        The images for the network.
     sweep
-        Whether the candidates of searched variants are timed, too: each is an item of its own.
+        Whether to time the candidates of searched variants, too. Each candidate is an item.
     """
 
     device: str
@@ -59,16 +59,17 @@ class Measurements:
     data_dir: Path | None
     sweep: bool
     items: list[Item] = field(default_factory=list)
-    sweeps: list[tuple[Variant, str, Any, range]] = field(default_factory=list)  # and their items
+    # With the numbers of their items
+    sweeps: list[tuple[Variant, str, Any, range]] = field(default_factory=list)
 
     def in_network(self, variant: Variant, batch: int) -> None:
-        """A variant of the network's layers, for so many images."""
+        """Add a variant of the network's layers for ``batch`` images."""
         self._add(IN_NETWORK, variant, str(batch), "")
         for name, problem in ops.find(LAYER).course.items():
             self._candidates(variant, name, problem.with_batch(batch))
 
     def at_random(self, variant: Variant, name: str, problem: Any) -> None:
-        """A variant at a problem, with random inputs."""
+        """Add a variant at a problem, with random inputs."""
         self._add(AT_RANDOM, variant, name, problem.text)
         self._candidates(variant, name, problem)
 
@@ -89,19 +90,19 @@ class Measurements:
         self.items.append(Item(f"{len(self.items):06}", value, repr(given)))
 
     def run(self, engine: Engine, folder: Path, on_row: Callable[[Row | Skipped], None]) -> BenchFile:
-        """Make all of them; the record is that of one process in all but times.
+        """Make all measurements. The record is that of a single process, apart from times.
 
         Parameters
         ----------
         folder
-            For the results of items, which the next run takes, and for the engine's files.
+            The folder for the results of items, which the next run reuses, and for the engine's files.
 
         Raises
         ------
         CheckError
             A variant computes something else.
         MiniDnnError
-            Some could not be made, or workers have different devices.
+            Some measurements failed, or workers have different devices.
         """
         common = {"device": self.device, "budget_s": self.budget_s, "data": self.data}
         common["data_dir"] = str(self.data_dir.resolve()) if self.data_dir else ""
@@ -141,19 +142,19 @@ class Measurements:
 
 
 def _in_order(times: Sequence[float | None]) -> Callable[[int, int], float | None]:
-    """What `sweep_of` asks for pairs: their times, as they were listed."""
+    """Return a function for `sweep_of` that returns the times of pairs in the order of the list."""
     left = iter(times)
     return lambda x, y: next(left)
 
 
 def remove(folder: Path) -> None:
-    """Remove the results of items: what they were kept for is written."""
+    """Remove the results of items, after the results file has been written."""
     shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
 def measuring(common: Mapping[str, Any]) -> Iterator[Callable[[Sequence[Any], int], dict[str, Any]]]:
-    """What a worker does: makes a measurement, on one device for all that it is given."""
+    """Yield the function of a worker, which makes measurements on one device."""
     data_dir = Path(common["data_dir"]) if common["data_dir"] else None
 
     @cache
@@ -162,7 +163,7 @@ def measuring(common: Mapping[str, Any]) -> Iterator[Callable[[Sequence[Any], in
 
     with closing(open_device(common["device"])) as device:
         setting = Setting(device, replace(PUBLISHED, budget_s=common["budget_s"]), CHECKED)
-        heads: dict[str, BenchFile] = {}  # by the data
+        heads: dict[str, BenchFile] = {}  # by data set
 
         def compute(value: Sequence[Any], seed: int) -> dict[str, Any]:
             kind, folder, name, text, *more = value

@@ -1,4 +1,4 @@
-"""What the hardware could do at best: the rates of copies, measured, and of arithmetic, computed."""
+"""The limits of the hardware: measured rates of copies, and computed rates of arithmetic."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import statistics
 from mini_dnn.device.base import Device
 from mini_dnn.running.timing import Timing, time_op
 
-COPY_ITEMS = 1 << 28  # floats: 1 GiB, far beyond any cache
+COPY_ITEMS = 1 << 28  # floats: 1 GiB, far more than any cache
 HOST_ITEMS = 1 << 26
 TIMING = Timing(warm_up=3, repeats=20, max_repeats=20, cold_cache=False)
-# FLOP per clock and multiprocessor by compute capability: fp32 and fp16 in tensor cores with fp32 sums
-# (CUDA C++ Programming Guide, throughput of native arithmetic instructions; the architectures' white papers)
+# FLOP per clock and multiprocessor by compute capability: fp32, and fp16 in tensor cores with fp32 sums (CUDA
+# C++ Programming Guide, throughput of native arithmetic instructions; the architectures' white papers)
 FLOP_PER_CLOCK = {
     75: (128, 1024),
     80: (128, 2048),
@@ -23,10 +23,10 @@ FLOP_PER_CLOCK = {
 
 
 def copy_rates(device: Device) -> dict[str, float]:
-    """GB/s of copies: device to device (bytes read plus bytes written), and pinned host memory each way."""
+    """Measure copies in GB/s: on the device (bytes read plus written), to and from page-locked memory."""
     source, target = device.empty("source", (COPY_ITEMS,)), device.empty("target", (COPY_ITEMS,))
     host = device.pinned((HOST_ITEMS,))
-    host[:] = 0  # touched, so that the pages exist
+    host[:] = 0  # touches the pages, so that they exist
     part = device.part(source, 0, HOST_ITEMS)
     try:
         copy_ms = time_op(lambda: device.copy(target, source), device, TIMING)
@@ -43,7 +43,10 @@ def copy_rates(device: Device) -> dict[str, float]:
 
 
 def peak_tflops(arch: int, multiprocessors: int, clock_mhz: float) -> dict[str, float]:
-    """TFLOP/s at that clock by operand precision; empty for an architecture that is not in the table."""
+    """Return the TFLOP/s at a clock rate, by operand precision.
+
+    Unknown architectures give an empty result.
+    """
     if arch not in FLOP_PER_CLOCK:
         return {}
     fp32, fp16 = (per_clock * multiprocessors * clock_mhz / 1e6 for per_clock in FLOP_PER_CLOCK[arch])

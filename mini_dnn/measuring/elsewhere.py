@@ -1,4 +1,4 @@
-"""What is on pictures, by an engine of `mini_dnn.work`: processes, Slurm, Dask or MPI. A shard is an item."""
+"""Classify pictures on an engine of `mini_dnn.work`: processes, Slurm, Dask or MPI. Each shard is an item."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from mini_dnn.pictures.stacks import Stack
 from mini_dnn.progress import Bar
 from mini_dnn.work import Engine, Item, Work, run_items
 
-FOLDER = "engine"  # with the results of items, and what the engine needs
+FOLDER = "engine"  # with the results of items, and the engine's files
 FUNCTION = f"{__name__}:answering"
-MOST_NAMED = 3  # shards that an error names
+MOST_NAMED = 3  # shards that an error lists
 
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """Where shards are worked on.
+    """An engine that classifies shards.
 
     Parameters
     ----------
     engine
-        Gives the executor.
+        Provides the executor.
     folder
-        For results and for the engine's files; every worker sees it.
+        The folder for results and for the engine's files. All workers must see it.
     job
-        What each worker does.
+        The work of each worker.
     device
-        What it opens: see `open_device`. NumPy does the work if empty.
+        The device that it opens: see `open_device`. If empty, NumPy does the work.
     """
 
     engine: Engine
@@ -49,12 +49,12 @@ class Elsewhere:
     device: str
 
     def answers(self, shards: Iterable[Shard], about: object, spent: Spent) -> Iterator[Answers]:
-        """Answers of each shard in its order, when all of them are done.
+        """Yield the answers of each shard in order, once all shards are complete.
 
         Raises
         ------
         MiniDnnError
-            Some could not be done; the same call tries them again.
+            Some shards failed. The same call tries them again.
         """
         listed = list(shards)
         items = [
@@ -85,13 +85,13 @@ class Elsewhere:
             yield from_plain(value, self.job.top)
 
     def remove(self) -> None:
-        """Remove the results of items: what they were kept for is written."""
+        """Remove the results of items, after the results have been written."""
         shutil.rmtree(self.folder / FOLDER, ignore_errors=True)
 
 
 @contextmanager
 def answering(common: Mapping[str, Any]) -> Iterator[Callable[[Sequence[Any], int], dict[str, Any]]]:
-    """What a worker does: gives answers to each shard, as plain values."""
+    """Yield the function of a worker, which returns the answers for a shard as plain values."""
     fields = common["job"]
     weights = Path(fields["weights"]) if fields["weights"] else None
     job = Job(**{**fields, "weights": weights, "recipe": Recipe.from_dict(fields["recipe"])})
@@ -116,7 +116,7 @@ def answering(common: Mapping[str, Any]) -> Iterator[Callable[[Sequence[Any], in
 
 
 def as_plain(job: Job) -> dict[str, Any]:
-    """A job as JSON has it; its files by their full names."""
+    """Convert a job to values for JSON, with absolute paths."""
     weights = str(job.weights.resolve()) if job.weights else None
     impl = str(Path(job.impl).resolve()) if job.impl.startswith((".", "~", "/")) else job.impl
     fields = {name: getattr(job, name) for name in ("network", "batch", "top", "workers", "many")}
@@ -124,19 +124,19 @@ def as_plain(job: Job) -> dict[str, Any]:
 
 
 def from_plain(value: Mapping[str, Any], top: int) -> Answers:
-    """Answers as `answering` gives them."""
+    """Convert the plain values of `answering` to answers."""
     classes = np.array(value["classes"], np.int64).reshape(-1, top)
     probabilities = np.array(value["probabilities"], np.float64).reshape(-1, top)
     return Answers(value["names"], value["errors"], classes, probabilities)
 
 
 def plain(source: Source) -> list[Any]:
-    """A source as JSON has it; its file by its full name.
+    """Convert a source to values for JSON, with an absolute path.
 
     Raises
     ------
     UsageError
-        It is a picture from standard input.
+        The source is a picture from standard input.
     """
     if isinstance(source, Stack):
         path = str(source.path.resolve())
@@ -155,7 +155,7 @@ def plain(source: Source) -> list[Any]:
 
 
 def source_of(words: Sequence[Any]) -> Source:
-    """What `plain` was given."""
+    """Convert the values of `plain` to a source."""
     kind, name, text, *more = words
     if kind == "stack":
         array, shape, *pictures = more

@@ -1,4 +1,4 @@
-"""The power that a GPU takes under a steady load, from NVML's counter of energy."""
+"""The power of a GPU under a steady load, from NVML's energy counter."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from mini_dnn.errors import DeviceError
 from mini_dnn.measuring.nvml import open_nvml
 from mini_dnn.measuring.records import Level
 
-POLL_S = 0.002  # far below the time from one update of the counter to the next
-LEAST_TICKS = 5  # updates of the counter that a power is computed from
-CHUNK_S = 0.2  # work that is queued at once: long beside a wait for its end, short beside a run
+POLL_S = 0.002  # far shorter than the time between two updates of the counter
+LEAST_TICKS = 5  # updates of the counter that a power measurement needs
+CHUNK_S = 0.2  # work that is queued at once: long compared with a wait for its end, short compared with a run
 
 
 @dataclass(frozen=True)
 class Tick:
-    """A moment at which the counter was seen to have risen."""
+    """A moment at which the counter had increased."""
 
     at_s: float
     joules: float
@@ -35,13 +35,13 @@ class Power:
     Parameters
     ----------
     watts
-        The rise of the counter from its first update to its last, over the time between them.
+        The increase of the counter from its first update to its last one, divided by the time in between.
     seconds
-        That time.
+        The time in between.
     update_s
-        From one update to the next: the median.
+        The median time between two updates.
     error
-        How far off it may be, as a fraction: one update more or less.
+        The possible error, as a fraction: one update more or less.
     """
 
     watts: Level
@@ -52,7 +52,7 @@ class Power:
 
 @dataclass(frozen=True)
 class Load:
-    """Runs of an op, back to back, between two moments."""
+    """Consecutive runs of an op between two moments."""
 
     runs: int
     since_s: float
@@ -60,24 +60,24 @@ class Load:
 
     @property
     def op_s(self) -> float:
-        """Seconds of a run."""
+        """The time of one run in seconds."""
         return (self.until_s - self.since_s) / self.runs
 
 
 class Meter:
-    """Reads a GPU's energy counter in a thread while its block runs, and keeps each update.
+    """Reads a GPU's energy counter in a thread while its block runs, and records each update.
 
     Parameters
     ----------
     device
         The GPU.
     poll_s
-        Seconds from one look at the counter to the next.
+        Seconds between two readings of the counter.
 
     Raises
     ------
     DeviceError
-        There is no NVML, or no such counter.
+        NVML or its energy counter is not available.
     """
 
     def __init__(self, device: Device, poll_s: float = POLL_S) -> None:
@@ -118,12 +118,12 @@ class Meter:
 
 
 def power(ticks: Sequence[Tick], since_s: float, until_s: float) -> Power:
-    """The mean power between two moments, of a load that is steady.
+    """Compute the mean power between two moments of a steady load.
 
     Raises
     ------
     DeviceError
-        The counter was not updated often enough between them.
+        The counter was not updated often enough in between.
     """
     within = [tick for tick in ticks if since_s <= tick.at_s <= until_s]
     if len(within) < LEAST_TICKS:
@@ -145,12 +145,12 @@ def load(
     run_s: float,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Load:
-    """Give a device an op over and over again; what is counted begins when the warm-up has ended.
+    """Run an op on a device repeatedly. Counting begins when the warm-up has ended.
 
     Parameters
     ----------
     op
-        Gives the device one run, and does not wait for it.
+        Issues one run to the device without waiting for it.
     synchronize
         Waits for all runs.
     """
@@ -168,7 +168,7 @@ def _warm_up(
     warm_up_s: float,
     clock: Callable[[], float],
 ) -> int:
-    """Keep the device busy for a while; how many runs take about `CHUNK_S`."""
+    """Keep the device busy for a while. Return how many runs take about `CHUNK_S`."""
     many, since = 1, clock()
     while True:
         start = clock()

@@ -1,4 +1,4 @@
-"""Results files, written and read: those of older versions, too."""
+"""Write results files, and read them, including those of older versions."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ from mini_dnn.paths import read_regular, write_atomically
 T = TypeVar("T")
 Fields = dict[str, Any]
 
-CHECKSUM = "sha256"  # the field with `strict.checksum` of all the others
+CHECKSUM = "sha256"  # the field with the `strict.checksum` of all other fields
 WITHOUT_CHECKSUM = (*SCHEMAS[:-1], "serving-1", "serving-2", "peers-1", "peers-2", "peers-3", "savings-1")
-MOST_BYTES = 32 << 20  # of a file; one of all variants of an operation has 0.2 MB
+MOST_BYTES = 32 << 20  # of a file; a file with all variants of an operation has 0.2 MB
 
 
 @dataclass(frozen=True)
 class Stored(Generic[T]):
-    """A results file, and what it says."""
+    """A results file and its content."""
 
     file: Path
     content: T
 
 
 def write(record: Any, path: Path, kind: type | None = None) -> None:
-    """Write a record as JSON with its checksum, whole or not at all.
+    """Write a record as JSON with its checksum, atomically.
 
     Parameters
     ----------
     record
-        Of the kind, or its fields in a dictionary.
+        A record, or its fields in a dictionary.
     kind
-        What the reader will take it for: the record's own type if None.
+        The type as which it will be read; by default, the record's own type.
 
     Raises
     ------
     MiniDnnError
-        It says something that no reader would believe, which is a mistake of who measured; or the file cannot
-        be written.
+        A field has a value that readers would refuse, which is an error of the measuring code, or the file
+        cannot be written.
     """
     content = msgspec.to_builtins(record, enc_hook=_plain)
     try:
@@ -56,7 +56,7 @@ def write(record: Any, path: Path, kind: type | None = None) -> None:
         raise MiniDnnError(
             f"{path} is not written, because it could not be read again: {_place(error)}"
         ) from error
-    content = strict.parse(msgspec.json.encode(content))  # as its readers will see it
+    content = strict.parse(msgspec.json.encode(content))  # in the form in which it will be read
     content[CHECKSUM] = strict.checksum(content)
     try:
         write_atomically(path, msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n", 0o644)
@@ -65,19 +65,19 @@ def write(record: Any, path: Path, kind: type | None = None) -> None:
 
 
 def _plain(value: Any) -> str:
-    """A string of a class of its own, as PyTorch's version is, as a string."""
+    """Convert an instance of a subclass of str, such as PyTorch's version, to a string."""
     if isinstance(value, str):
         return str.__str__(value)
     raise TypeError(f"{value!r} cannot be stored in a results file")
 
 
 def read_json(file: Path) -> Fields:
-    """The content of a results file: its fields are not looked at yet, and its checksum, if it has one, is.
+    """Read a results file. The checksum is verified if there is one, but the fields are not checked yet.
 
     Raises
     ------
     DataError
-        It cannot be read, is no object of JSON, or was changed after it was written.
+        The file cannot be read, is not a JSON object, or was changed after it was written.
     """
     try:
         content = strict.parse(read_regular(file, MOST_BYTES))
@@ -103,17 +103,20 @@ def read_json(file: Path) -> Fields:
 
 
 def is_verified(content: Fields) -> bool:
-    """Whether a file's content, as `read_json` gave it, has a checksum; files of older versions have none."""
+    """Whether a file's content, as returned by `read_json`, has a checksum.
+
+    Files of older versions have none.
+    """
     return CHECKSUM in content
 
 
 def bench_file(content: Fields, file: Path) -> BenchFile:
-    """What a file of ``bench`` says, of any schema that can be read.
+    """Convert the content of a file of ``bench``, of any schema that can be read.
 
     Raises
     ------
     DataError
-        Another schema, or a field that is missing or of the wrong kind; names file and field.
+        The schema is unknown, or a field is missing or of the wrong type. The message names file and field.
     """
     found = content.get("schema")
     if found not in SCHEMAS:
@@ -136,7 +139,7 @@ def bench_file(content: Fields, file: Path) -> BenchFile:
 
 
 def serving_file(content: Fields, file: Path) -> ServingFile:
-    """What a file on serving says; see `bench_file`."""
+    """Convert the content of a file on serving; see `bench_file`."""
     if content["schema"] == "serving-1":
         content = content | {"growth": _each(content.get("growth"), _growth_of_old)}
     record = converted(content, ServingFile, file)
@@ -149,12 +152,12 @@ def serving_file(content: Fields, file: Path) -> ServingFile:
 
 
 def converted(content: Any, kind: type[T], file: Path) -> T:
-    """The content as what it should be.
+    """Convert content to the expected type.
 
     Raises
     ------
     DataError
-        It is something else; names file and field.
+        The content is of another type. The message names file and field.
     """
     try:
         return msgspec.convert(content, kind)
@@ -163,36 +166,36 @@ def converted(content: Any, kind: type[T], file: Path) -> T:
 
 
 def _place(error: Exception) -> str:
-    """What an error says, with the place in front."""
+    """Return an error's message, preceded by the place."""
     what, _, where = str(error).partition(" - at ")
     field = where.strip("`").removeprefix("$").removeprefix(".")
     return f"{field}: {what}" if field else what
 
 
 def refuse(file: Path, what: str) -> NoReturn:
-    """Refuse a file, and say what to do next."""
+    """Raise an error about a file that says what to do next."""
     raise DataError(f"{file}: {what}. {again(file)}")
 
 
 def again(file: Path) -> str:
-    """The next step after a refusal."""
-    name = file if file.suffix == ".json" else "FILE.json"  # what is something else is not to be replaced
+    """Return the next step after such an error."""
+    name = file if file.suffix == ".json" else "FILE.json"  # never suggest replacing another kind of file
     return f"Leave the file out, or measure again: run.py bench --out {name} (libraries: benchmarks/peers.py)"
 
 
 def _each(rows: Any, changed: Callable[[Fields], Fields]) -> Any:
-    """Rows that an older version wrote; what is no row is left for the check that follows."""
+    """Convert rows that an older version wrote. Values that are not rows are left to the following check."""
     if not isinstance(rows, list):
         return rows
     return [changed(row) if isinstance(row, dict) and "layer" in row else row for row in rows]
 
 
 def _row_of_old(row: Fields) -> Fields:
-    """Before schema 3 there was one operation, whose problems were layers."""
+    """Convert a row from before schema 3, when there was one operation whose problems were layers."""
     return {"op": ops.DEFAULT, "problem": row["layer"], "code_hash": None, "state": None} | row
 
 
 def _growth_of_old(row: Fields) -> Fields:
-    """Whole networks had the name of their operation in the place of a layer's."""
+    """Convert a row in which the name of a network's operation is in the place of a layer's."""
     layer = row["layer"]
     return {"op": layer if layer in ops.names() else ops.DEFAULT, "problem": layer} | row

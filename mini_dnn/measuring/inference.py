@@ -1,4 +1,4 @@
-"""The course's program: a network classifies images, its heavy layers in a variant or all on a device."""
+"""The course's program: a network classifies images, with its heavy layers or all layers on a device."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from mini_dnn.ops.vit import VitShape
 from mini_dnn.variant import Variant, find
 
 NETWORK = "lenet"  # the operation of all layers
-PART_IMAGES = 1_000  # that run through all layers at a time where op times are no GPU's
-BASE_BYTES = 250_000_000  # of the program, with all images as bytes
-CHECK_BYTES = 250_000_000  # of a comparison with float64
-IMAGE_BYTES = 240_000  # of an image on its way: LeNet's first output twice, and more than a transformer needs
+PART_IMAGES = 1_000  # images that run through all layers at a time if op times are not those of a GPU
+BASE_BYTES = 250_000_000  # memory of the program, with all images as bytes
+CHECK_BYTES = 250_000_000  # memory of a comparison with float64
+IMAGE_BYTES = 240_000  # memory of an image: LeNet's first output twice, and more than a transformer needs
 STEPS = {"layers": "layer_by_layer", "fused": "fused_pool", "whole": "whole", "tensor": "tensor_cores"}
 STEPS_OF = {  # by network
     NETWORK: STEPS,
@@ -50,17 +50,17 @@ STEPS_OF = {  # by network
 
 
 def network_of(variant: Variant) -> str:
-    """The network that a variant computes; empty if it computes something else."""
+    """Return the network that a variant computes, or an empty string if it computes something else."""
     return next((name for name, model in MODELS.items() if model.operation == variant.op), "")
 
 
 def find_step(name: str, network: str = NETWORK) -> Variant:
-    """The variant of a network by a short name in `STEPS_OF`, or by any name or path that `find` takes.
+    """Find the variant of a network by a short name in `STEPS_OF`, or by a name or path as for `find`.
 
     Raises
     ------
     VariantError
-        There is none, or it computes something else.
+        There is no such variant, or it computes something else.
     """
     steps = STEPS_OF[network]
     try:
@@ -79,22 +79,22 @@ def find_step(name: str, network: str = NETWORK) -> Variant:
 
 @dataclass(frozen=True)
 class Program:
-    """The trained network, and the images that it classifies.
+    """The trained network and the images that it classifies.
 
     Parameters
     ----------
     network
-        With trained weights.
+        The network with trained weights.
     info
-        What the file of weights says of itself.
+        The metadata in the file of weights.
     weights_file
-        That file.
+        The file of weights.
     data
         The images.
     data_dir
-        Where the published images lie: see `mini_dnn.datasets.load`.
+        The folder of the published images: see `mini_dnn.datasets.load`.
     model
-        Which network it is.
+        The kind of network.
     """
 
     network: Network
@@ -112,12 +112,12 @@ class Program:
         weights: Path | None = None,
         network: str = "lenet",
     ) -> Program:
-        """Load test images, and the weights of a file: by default those that are shipped for the images.
+        """Load test images and a file of weights; by default, the weights that are shipped for the images.
 
         Raises
         ------
         DataError, WeightsError, UsageError
-            One of them cannot be had.
+            One of them is not available.
         """
         model = MODELS[network]
         images = model.load(data, "test", data_dir)
@@ -133,32 +133,32 @@ class Program:
 
     @cached_property
     def weights(self) -> Arrays:
-        """The trained arrays, which are the network operation's of the role "weight"."""
+        """The trained arrays, which have the role "weight" in the network's operation."""
         return {name: parameter.value for name, parameter in self.network.parameters().items()}
 
     def check_batch(self, batch: int) -> None:
-        """Refuse a batch that is larger than the data set.
+        """Raise an error for a batch that is larger than the data set.
 
         Raises
         ------
         UsageError
-            It is.
+            The batch is larger.
         """
         count = len(self.data.labels)
         if batch > count:
             raise UsageError(f"--batch {batch}: {self.data.name} has only {count} test images")
 
     def expected_accuracy(self, batch: int) -> float | None:
-        """What the file of weights states for so many images of this data set; None if nothing."""
+        """Return the accuracy that the file of weights states for this many images, or None."""
         return self.info.accuracies.get(batch) if self.info.dataset == self.data.name else None
 
     def check_memory(self, batch: int, part: int | None = None, checked: bool = False) -> None:
-        """Refuse a batch that the memory has no room for, before the work.
+        """Raise an error, before the work, for a batch that does not fit in memory.
 
         Parameters
         ----------
         part
-            How many images are worked on at once: all of the batch if None.
+            The number of images that are processed at once; None for the whole batch.
         checked
             Whether they are compared with float64.
 
@@ -176,10 +176,10 @@ class Program:
             )
 
     def probabilities(self, batch: int, *elsewhere: Layerwise, part: int | None = None) -> np.ndarray:
-        """What the network makes of the first ``batch`` images, with some kinds of layers ``elsewhere``.
+        """Return the network's output for the first ``batch`` images, with some layers ``elsewhere``.
 
-        All layers run for ``part`` images before the next ones are begun, which bounds the memory; for all
-        images at once if None.
+        All layers run for ``part`` images before the next images begin, which limits the memory. With None,
+        all images are processed at once.
         """
         for layers in elsewhere:
             layers.attach(self.network)
@@ -194,11 +194,11 @@ class Program:
         return np.concatenate(found)
 
     def accuracy(self, batch: int, *elsewhere: Layerwise, part: int | None = None) -> float:
-        """The fraction of the first ``batch`` images that the network gets right: see `probabilities`."""
+        """Return the fraction of the first ``batch`` images with the right class: see `probabilities`."""
         return self.share_right(self.probabilities(batch, *elsewhere, part=part).argmax(axis=1))
 
     def attention(self, batch: int) -> AttentionShape:
-        """The problem that a layer's attention of so many images is, in halves."""
+        """The problem of a layer's attention for ``batch`` images, in halves."""
         kinds = {type(layer): layer for _, layer in walk(self.network.layers)}
         heads, tokens = kinds[MultiHeadAttention], kinds[Positions]
         assert isinstance(heads, MultiHeadAttention)
@@ -207,16 +207,16 @@ class Program:
         return AttentionShape(batch, heads.heads, count, heads.head_width, "fp16", "packed")
 
     def share_right(self, classes: np.ndarray) -> float:
-        """Which fraction of the first images has the right class."""
+        """Return the fraction of the first images whose class is right."""
         return float(np.mean(classes == self.data.labels[: len(classes)]))
 
     def images(self, batch: int, send: str) -> np.ndarray:
-        """The first images in the form ``send``, one of `mini_dnn.datasets.SEND`.
+        """Return the first images in the form ``send``, one of `mini_dnn.datasets.SEND`.
 
         Raises
         ------
         UsageError
-            The network has images of that size anyway.
+            The network always has images of that size.
         """
         if self.model.name != NETWORK and send == "uint8-28":
             raise UsageError(
@@ -225,7 +225,7 @@ class Program:
         return datasets.as_sent(self.data, batch, send, self.data_dir)
 
     def problem(self, images: np.ndarray) -> LenetBatch | VitShape | ResNetShape:
-        """The whole network's for these images."""
+        """The problem of the whole network for these images."""
         if self.model.name == NETWORK:
             return LenetBatch.of(images)
         if self.model.operation == "resnet":
@@ -236,12 +236,13 @@ class Program:
         return VitShape.of(images, vit_sizes(self.data.name))
 
     def service(self, variant: Variant, send: str, count: int) -> Service:
-        """The network and the first ``count`` images, in a form of `datasets.SEND`."""
+        """The network with the first ``count`` images, in a form of `datasets.SEND`."""
         images = self.images(count, send)
         channels = images.shape[1]
         scaled = {"mean": np.zeros(channels, np.float32), "deviation": np.ones(channels, np.float32)}
         problem = self.problem(images)
-        given = {**self.weights, **scaled}  # where bytes become numbers there, they are divided by 255 alone
+        # Where bytes become numbers on the device, they are only divided by 255
+        given = {**self.weights, **scaled}
         arrays = {"images": images, **{name: given[name] for name in problem.named("weight")}}
 
         def score(probabilities: np.ndarray) -> float:
@@ -250,12 +251,12 @@ class Program:
         return Service(variant, send, problem, arrays, score)
 
     def bench(self, bench: Bench, variant: Variant, batch: int, sweep: bool = False) -> None:
-        """Add a row for each convolution of the first ``batch`` images, with sweeps if these are asked for.
+        """Add a row for each convolution of the first ``batch`` images, with sweeps if requested.
 
         Raises
         ------
         CheckError
-            A convolution computes something else; nothing is recorded of the batch.
+            A convolution computes something else. Nothing is recorded for the batch.
         """
         convolutions = Convolutions(variant, bench.setting)
         found = self.accuracy(batch, convolutions)
@@ -265,7 +266,7 @@ class Program:
                 bench.sweep(variant, layer.name, layer.problem)
 
     def forms(self, variant: Variant) -> list[str]:
-        """The forms of images, of `datasets.SEND`, that a network variant takes and that the data have."""
+        """The forms of images, of `datasets.SEND`, that a network variant accepts and that the data have."""
         drawn = {"uint8-28"} if self.data.name == datasets.synthetic.NAME else set()
         problems = ops.find(NETWORK).course
         return [send for send in datasets.SEND if send not in drawn and not variant.limit_for(problems[send])]

@@ -1,4 +1,4 @@
-"""Heavy layers of a network, each run in a variant of its operation and measured on the way."""
+"""Run and measure the heavy layers of a network in a variant of their operation."""
 
 from __future__ import annotations
 
@@ -21,28 +21,29 @@ from mini_dnn.ops.problem import TYPES
 from mini_dnn.paths import program
 from mini_dnn.variant import Variant
 
-LAYER, LINEAR, ATTENTION, PADDED = "conv2d", "gemm", "attention", "conv2d_padded"  # operations of one layer
+# Operations of single layers
+LAYER, LINEAR, ATTENTION, PADDED = "conv2d", "gemm", "attention", "conv2d_padded"
 HALF_TYPES = ("float32", "float16")  # of attention, and of convolutions with padding
-TOLERANCE = 1e-4  # of a probability, where all operands are fp32
-HALF_TOLERANCE = 2e-2  # where some are not
-ALIKE = 1_000  # of so many images, one may change its class
+TOLERANCE = 1e-4  # for a probability if all operands are fp32
+HALF_TOLERANCE = 2e-2  # if some are not
+ALIKE = 1_000  # one of this many images may change its class
 
 
 @dataclass
 class Layerwise:
-    """Runs the layers of one kind in one variant.
+    """Runs all layers of one kind in one variant.
 
     Parameters
     ----------
     variant
-        What runs them.
+        The variant.
     setting
-        Where and how.
+        Where and how it is measured.
     on_layer
-        Called with each layer as soon as it is done.
+        Called with each layer as soon as it is complete.
     """
 
-    words: ClassVar[tuple[str, str]]  # one such layer, and several
+    words: ClassVar[tuple[str, str]]  # such a layer, singular and plural
 
     variant: Variant
     setting: Setting
@@ -50,17 +51,17 @@ class Layerwise:
     layers: list[Measured] = field(default_factory=list)
 
     def attach(self, network: Network) -> None:
-        """Let the network's layers run here from now on."""
+        """Make the network's layers of this kind run here from now on."""
         raise NotImplementedError
 
     def _measure(self, name: str, problem: Any, arrays: Arrays, variant: Variant | None = None) -> np.ndarray:
         layer = measure(variant or self.variant, name, problem, arrays, self.setting)
-        self.layers.append(replace(layer, result=replace(layer.result, outputs={})))  # which are large
+        self.layers.append(replace(layer, result=replace(layer.result, outputs={})))  # the outputs are large
         self.on_layer(self.layers[-1])
         return layer.result.y
 
     def _first_taken(self, ways: Iterator[tuple[str, Any, Arrays]]) -> tuple[Any, Arrays]:
-        """The first problem that the variant takes, of some, each with the type of its arrays."""
+        """Return the first problem that the variant accepts, each with its arrays in the matching type."""
         limits = []
         for dtype, problem, arrays in ways:
             limits.append(self.variant.limit_for(problem))
@@ -81,11 +82,11 @@ class Convolutions(Layerwise):
     words = ("a convolution", "convolutions")
 
     def attach(self, network: Network) -> None:
-        """Let the network's convolutions run here from now on."""
+        """Make the network's convolutions run here from now on."""
         network.convolve_with(self)
 
     def __call__(self, x: np.ndarray, w: np.ndarray, name: str) -> np.ndarray:
-        """Convolve for the layer of that name.
+        """Convolve for the layer of this name.
 
         Raises
         ------
@@ -102,19 +103,19 @@ class PaddedConvolutions(Layerwise):
     words = ("this convolution", "convolutions")
 
     def attach(self, network: Network) -> None:
-        """Let the network's convolutions with stride or padding run here from now on."""
+        """Make the network's convolutions with stride or padding run here from now on."""
         network.convolve_padded_with(self)
 
     def __call__(self, x: np.ndarray, w: np.ndarray, stride: int, padding: int, name: str) -> np.ndarray:
-        """Convolve x (N, C, H, W) for the layer of that name: (N, K, P, Q) in x's type.
+        """Convolve x (N, C, H, W) for the layer of this name. The result is (N, K, P, Q) in the type of x.
 
-        The type is chosen as in `Products`, and the first layout that the variant takes: channels second or
-        last. ReLU, the residual and the bias are left to other layers.
+        The type is chosen as in `Products`, and the layout is the first one that the variant accepts:
+        channels second or last. ReLU, residual and bias are left to other layers.
 
         Raises
         ------
         VariantError
-            It takes no type or layout, or one that cannot hold a number of x or w.
+            The variant accepts no type or layout, or only one that cannot represent a number in x or w.
         CheckError
             See `measure`.
         """
@@ -131,7 +132,7 @@ class PaddedConvolutions(Layerwise):
 
         problem, arrays = self._first_taken(ways())
         variant = self.variant
-        if variant.host is not None:  # it is given the arrays alone
+        if variant.host is not None:  # it only receives the arrays
             variant = replace(variant, host=partial(_convolve, stride=stride, padding=padding))
         y = self._measure(name, problem, arrays, variant)
         y = y if problem.layout == "nchw" else y.transpose(0, 3, 1, 2)
@@ -147,7 +148,7 @@ def _convolve(
 
 
 def _not_numpys(problem: Any) -> str:
-    """The forms of a convolution that a network's layers do not have."""
+    """Forms of a convolution that a network's layers do not have."""
     plain = problem.dtype == "fp32" and problem.layout == "nhwc"
     return "" if plain and not problem.relu and not problem.residual else "NumPy's is fp32, nhwc and plain"
 
@@ -168,19 +169,19 @@ class Products(Layerwise):
     words = ("a linear layer", "linear layers")
 
     def attach(self, network: Network) -> None:
-        """Let the network's linear layers run here from now on."""
+        """Make the network's linear layers run here from now on."""
         network.multiply_with(self)
 
     def __call__(self, x: np.ndarray, w: np.ndarray, name: str) -> np.ndarray:
-        """Multiply x by the transposed w for the layer of that name.
+        """Multiply x by the transposed w for the layer of this name.
 
-        Operands stay in fp32 where the variant takes that. Else they are rounded to the first type that it
-        takes.
+        Operands stay in fp32 if the variant accepts that. Otherwise, they are rounded to the first type that
+        it accepts.
 
         Raises
         ------
         VariantError
-            It takes no type, or one that cannot hold a number of x or w.
+            The variant accepts no type, or only one that cannot represent a number in x or w.
         CheckError
             See `measure`.
         """
@@ -201,19 +202,19 @@ class Attentions(Layerwise):
     words = ("this attention", "attention")
 
     def attach(self, network: Network) -> None:
-        """Let the network's attention run here from now on."""
+        """Make the network's attention run here from now on."""
         network.attend_with(self)
 
     def __call__(self, qkv: np.ndarray, scale: float, name: str) -> np.ndarray:
-        """Attention of ``qkv (N, T, 3, H, d)`` for the layer of that name, ``(N, T, H, d)`` in qkv's type.
+        """Attention of ``qkv (N, T, 3, H, d)`` for the layer of this name: ``(N, T, H, d)`` in qkv's type.
 
-        The type is chosen as in `Products`; the packed array is given as it is where the variant takes that,
-        and else its three parts.
+        The type is chosen as in `Products`. The packed array is passed unchanged if the variant accepts that,
+        and otherwise as three parts.
 
         Raises
         ------
         VariantError
-            It takes no type, or one that cannot hold a number of qkv.
+            The variant accepts no type, or only one that cannot represent a number in qkv.
         CheckError
             See `measure`.
         """
@@ -236,7 +237,7 @@ def _attention(qkv: np.ndarray) -> np.ndarray:
 
 
 def _unlike(problem: Any) -> str:
-    """The forms of attention that a network's layers do not have."""
+    """Forms of attention that a network's layers do not have."""
     plain = problem.dtype == "fp32" and problem.layout == "packed"
     return "" if plain and not problem.causal and not problem.scale else "NumPy's is fp32, packed and plain"
 
@@ -254,23 +255,23 @@ ON_HOST = {ATTENTION: NUMPY_ATTENTION, PADDED: NUMPY_PADDED}  # the variant "cpu
 
 
 def by_layer(measured: Sequence[Measured]) -> list[Measured]:
-    """One record a layer from those of its parts, in the order of the layers."""
+    """Join the records of parts to one record for each layer, in the order of the layers."""
     names = dict.fromkeys(one.name for one in measured)
     return [joined([one for one in measured if one.name == name]) for name in names]
 
 
 def compare(found: np.ndarray, expected: np.ndarray, layers: list[Measured]) -> str:
-    """Compare probabilities (N, classes) with those of NumPy alone, and say how they agree.
+    """Compare probabilities (N, classes) with those of NumPy, and describe how they agree.
 
     Parameters
     ----------
     layers
-        What ran elsewhere: where an operand of theirs was not fp32, probabilities may differ by more.
+        The layers that ran elsewhere. If one had an operand that was not fp32, the tolerance is larger.
 
     Raises
     ------
     CheckError
-        More than one of 1,000 images has another class, or a probability is off by more than it may be.
+        More than one of 1,000 images has another class, or a probability differs by more than the tolerance.
     """
     exact = all(layer.problem.dtype == "fp32" and layer.variant.precision == "fp32" for layer in layers)
     most = TOLERANCE if exact else HALF_TOLERANCE

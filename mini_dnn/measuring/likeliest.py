@@ -6,12 +6,12 @@ import numpy as np
 
 from mini_dnn.errors import MiniDnnError
 
-FEW = 16  # classes of a picture that are looked for one after the other
-ROUNDING = 1e-3  # by which fp16 may put a probability above 1
+FEW = 16  # up to this many classes are searched one after the other
+ROUNDING = 1e-3  # how much fp16 may raise a probability above 1
 
 
 def softmax(scores: np.ndarray) -> np.ndarray:
-    """Probabilities, in the memory of the scores: new memory would take longer than the work."""
+    """Compute probabilities in the memory of the scores. Allocating new memory would take longer."""
     scores -= scores.max(axis=1, keepdims=True)
     np.exp(scores, out=scores)
     scores /= scores.sum(axis=1, keepdims=True)
@@ -19,7 +19,7 @@ def softmax(scores: np.ndarray) -> np.ndarray:
 
 
 def top(probabilities: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """The most likely classes of each picture, in order. Of equal ones, the lower number comes first.
+    """Return the most likely classes of each picture, in order. Of equal ones, the lower number comes first.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def top(probabilities: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     Raises
     ------
     MiniDnnError
-        Some are NaN, or those of the most likely classes are not from 0 to 1.
+        Some are NaN, or the largest ones are not between 0 and 1.
     """
     if not np.isfinite(probabilities.sum(axis=1)).all():
         raise MiniDnnError(
@@ -57,7 +57,7 @@ def _many(probabilities: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray
 
 
 def _few(probabilities: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """As `_many`, without a sort; the probabilities are changed meanwhile, and then as before."""
+    """Do the same as `_many` without a sort. The probabilities are changed temporarily."""
     rows = np.arange(len(probabilities))
     found = np.empty((len(rows), count), np.int64)
     likeliest = np.empty((len(rows), count), probabilities.dtype)

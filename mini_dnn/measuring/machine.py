@@ -1,4 +1,4 @@
-"""What a measurement ran on: device, driver, clocks, versions, commit."""
+"""A description of the machine of a measurement: device, driver, clocks, versions, commit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PACKAGES = ("mini-dnn", "numpy", "h5py", "pillow", "pycuda", "cuda-bindings")
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that matter; those that are not installed are left out."""
+    """Return the versions of Python and of the relevant packages that are installed."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
@@ -26,7 +26,7 @@ def versions() -> dict[str, str]:
 
 
 def cpu_name() -> str:
-    """The processor as its maker calls it."""
+    """Return the manufacturer's name of the processor."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.is_file() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
@@ -34,16 +34,16 @@ def cpu_name() -> str:
 
 
 def load() -> dict[str, float]:
-    """How busy the processor is: all programs' runnable threads in the last minute, and our cores."""
+    """Return the load of the CPU: runnable threads of all programs in the last minute, and our cores."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return {"load": os.getloadavg()[0], "cores": cores}
 
 
 def commit() -> dict[str, Any]:
-    """The checkout's commit, and whether files differ from it; None for both outside a git checkout.
+    """Return the checkout's commit, and whether files differ from it; None for both outside a git checkout.
 
-    A copy of the tree that left its history behind gets its commit from ``MINI_DNN_COMMIT``; whether it
-    was changed since is not known, and recorded as None.
+    For a copy without its history, the commit is taken from ``MINI_DNN_COMMIT``. It is unknown then whether
+    files differ, which is recorded as None.
     """
     named = os.environ.get("MINI_DNN_COMMIT")
     if named:

@@ -22,8 +22,8 @@ from mini_dnn.running.timing import NO_TIMING, WARM_UP_S, Timed, Timing
 from mini_dnn.running.verify import explained, verify
 from mini_dnn.variant import Variant
 
-MOST_CHECKED_FLOPS = 1e8  # of a problem in checked mode: some seconds
-PART = 250  # entries of the batch at a time on a CPU, so that progress moves
+MOST_CHECKED_FLOPS = 1e8  # of a problem in checked mode, which takes some seconds
+PART = 250  # entries of the batch at a time on a CPU, so that the progress bar moves
 UNSETTLED = (
     f"Op times still changed after {WARM_UP_S:g} s of warm-up, so this one may be wrong: measure again while "
     "nothing else uses the device."
@@ -41,8 +41,8 @@ class Setting:
     timing
         How each op is timed.
     entries
-        The number of entries of the batch that are compared with float64, half of them from each end: all if
-        None; with 0, nothing is compared.
+        The number of entries of the batch that are compared with float64, half of them from each end; None
+        for all, and 0 for no comparison.
     several
         GPUs among which each problem is divided, with their names; ``device`` is the first of them.
     """
@@ -61,9 +61,9 @@ class Measured:
     name: str  # of the problem
     problem: Any
     result: Result
-    comparison: Comparison | None  # with float64, where that was asked for
-    state: dict[str, Any] | None  # of the GPU meanwhile: see `Watch`
-    host: dict[str, float] | None  # how busy the host is, where it computes
+    comparison: Comparison | None  # with float64, if requested
+    state: dict[str, Any] | None  # of the GPU during the measurement: see `Watch`
+    host: dict[str, float] | None  # how busy the host is, if it computes
 
     @property
     def samples_ms(self) -> tuple[float, ...]:
@@ -152,9 +152,9 @@ def _next(variant: Variant, problem: Any) -> str:
 
 
 def _refuse_nan(y: np.ndarray, what: str, next_step: str) -> None:
-    """Refuse NaN in outputs: buffers are filled with NaN, so such an element was not written, or is wrong."""
+    """Raise an error for NaN in outputs. Buffers start with NaN, so the element is wrong or unwritten."""
     with np.errstate(over="ignore", invalid="ignore"):
-        if not np.isnan(y.sum()):  # cheaper than a look at each; infinities of both signs give NaN, too
+        if not np.isnan(y.sum()):  # faster than checking each element; infinities of both signs also give NaN
             return
         nan = np.isnan(y)
     if nan.any():

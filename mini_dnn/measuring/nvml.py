@@ -1,4 +1,4 @@
-"""A GPU's clocks, temperature, power and throttling, from NVML: now, or all through a measurement."""
+"""A GPU's clocks, temperature, power and throttling, from NVML: now, or during a measurement."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 from mini_dnn.device.base import Device
 
 INTERVAL_S = 0.02
-IDLE = 0x1  # nvmlClocksThrottleReasonGpuIdle: low clocks then say nothing about a kernel's
+IDLE = 0x1  # nvmlClocksThrottleReasonGpuIdle: low clocks then do not show the clocks of a kernel
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What the sensors say at one moment."""
+    """The values of the sensors at one moment."""
 
     sm_mhz: int
     memory_mhz: int
@@ -36,7 +36,7 @@ class Nvml:
     Raises
     ------
     ImportError, pynvml.NVMLError
-        There is no NVML, or it does not know the GPU.
+        NVML is not available, or does not know the GPU.
     """
 
     def __init__(self, bus: str) -> None:
@@ -53,7 +53,7 @@ class Nvml:
         self.driver = driver.decode() if isinstance(driver, bytes) else driver
 
     def read(self) -> Reading | None:
-        """Ask all sensors; None where one does not answer."""
+        """Read all sensors. Return None if one of them does not answer."""
         nvml, gpu = self._nvml, self._gpu
         try:
             return Reading(
@@ -67,19 +67,19 @@ class Nvml:
             return None
 
     def energy_j(self) -> float | None:
-        """Joules that the GPU has taken since its driver was loaded; None where it does not count them."""
+        """Return the energy in joules since the driver was loaded, or None if it is not counted."""
         try:
             return self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._gpu) / 1000
         except self._nvml.NVMLError:
             return None
 
     def close(self) -> None:
-        """Let go of NVML."""
+        """Close NVML."""
         self._nvml.nvmlShutdown()
 
 
 def open_nvml(device: Device | None) -> Nvml | None:
-    """NVML for a device; None for one that is no GPU, and where there is no NVML."""
+    """Open NVML for a device. Return None for other devices than GPUs, and if NVML is not available."""
     bus = getattr(device, "pci_bus_id", None)
     if bus is None:
         return None
@@ -94,21 +94,21 @@ def open_nvml(device: Device | None) -> Nvml | None:
 
 
 def gpu_state(device: Device) -> dict[str, Any] | None:
-    """What the sensors of a GPU say now; None without a GPU or NVML."""
-    with Watch(device, threading.TIMEOUT_MAX) as watch:  # which is over before the first interval
+    """Return the present state of a GPU's sensors, or None without a GPU or NVML."""
+    with Watch(device, threading.TIMEOUT_MAX) as watch:  # it ends before the first interval
         pass
     return watch.state
 
 
 class Watch:
-    """Reads a GPU's sensors while its block runs: at the start, at the end, and in a thread between.
+    """Reads a GPU's sensors while its block runs: at the start, at the end, and in a thread in between.
 
     Parameters
     ----------
     device
-        The GPU; for anything else, and without NVML, nothing is read.
+        The GPU. For other devices, and without NVML, nothing is read.
     interval_s
-        Seconds from one reading to the next.
+        Seconds between two readings.
     """
 
     def __init__(self, device: Device | None, interval_s: float = INTERVAL_S) -> None:
@@ -120,7 +120,7 @@ class Watch:
 
     @property
     def state(self) -> dict[str, Any] | None:
-        """All readings as one: see `summary`. None where nothing was read."""
+        """All readings combined: see `summary`. None if nothing was read."""
         if not self._nvml or not self._readings:
             return None
         return {"driver": self._nvml.driver, **summary(self._readings)}
@@ -152,9 +152,9 @@ class Watch:
 
 
 def summary(readings: Sequence[Reading]) -> dict[str, Any]:
-    """The worst of the readings: lowest clocks, highest temperature and power, every reason for throttling.
+    """Combine readings: lowest clocks, highest temperature and power, every reason for throttling.
 
-    Readings of an idle GPU do not count, unless there are no others.
+    Readings of an idle GPU do not count unless there are no others.
     """
     busy = [reading for reading in readings if not reading.throttle_reasons & IDLE] or readings
     reasons = 0

@@ -1,4 +1,4 @@
-"""A trained network that classifies pictures: on the host, or resident on a device."""
+"""A trained network that classifies pictures, on the host or resident on a device."""
 
 from __future__ import annotations
 
@@ -34,14 +34,15 @@ from mini_dnn.running.resident import Resident
 from mini_dnn.running.runner import runs_on
 from mini_dnn.variant import Variant, default_of, find, preferred
 
-TYPES = ("uint8", "float32", "float16")  # of images on their way to a device; the first that a variant takes
-SHIPPED = "fashion-mnist"  # what the shipped weights were trained on
-SLOTS = 6  # batches under way at once: copies on the host and classes take as long as the network, or longer
-SCORES = "scores"  # the output of an operation that leaves the softmax to others
+# Types of images sent to a device; the first one that a variant accepts is used
+TYPES = ("uint8", "float32", "float16")
+SHIPPED = "fashion-mnist"  # the data set on which the shipped weights were trained
+SLOTS = 6  # batches in flight: copies on the host and classes take as long as the network, or longer
+SCORES = "scores"  # the output of an operation without a final softmax
 
 
 def same(probabilities: np.ndarray) -> np.ndarray:
-    """The probabilities themselves, if they are not processed further."""
+    """Return the probabilities unchanged, if they are not processed further."""
     return probabilities
 
 
@@ -49,28 +50,28 @@ class Serve(Protocol):
     """A prepared network."""
 
     def __call__(self, batches: Iterable[np.ndarray], spent: Spent, finish: Finish = same) -> Iterator[Any]:
-        """What ``finish`` makes of the probabilities of each batch of pixels."""
+        """Yield the result of ``finish`` for the probabilities of each batch of pixels."""
 
 
 class Sizes(Protocol):
-    """Of any network."""
+    """The sizes of any network."""
 
     @property
     def image(self) -> int:
-        """Rows and columns of what it takes."""
+        """The rows and columns of its input."""
 
     @property
     def channels(self) -> int:
-        """Of what it takes."""
+        """The channels of its input."""
 
     @property
     def classes(self) -> int:
-        """That it knows."""
+        """The number of its classes."""
 
 
 @dataclass(frozen=True)
 class Published:
-    """Of LeNet's images as they are published: it resizes them itself."""
+    """The sizes of LeNet's images as published. The network resizes them itself."""
 
     image: int = SMALL_SIDE
     channels: int = 1
@@ -84,18 +85,18 @@ class Known:
     Parameters
     ----------
     sizes
-        Its.
+        The sizes of the network.
     operation
-        All of it as one operation, which variants compute.
+        The whole network as one operation, which variants compute.
     problem_of
-        The operation's problem for given images.
+        Returns the operation's problem for given images.
     host
-        A function that gives probabilities of normalised images.
+        A function that returns the probabilities of normalised images.
     enlarged
-        What is done to bytes ``(N, rows, columns, channels)`` that no device resizes, before they are
+        The enlargement of bytes ``(N, rows, columns, channels)``, which no device resizes, before they are
         normalised.
     title
-        Its name, if that depends on the sizes.
+        The network's name if it depends on the sizes.
     """
 
     sizes: Sizes
@@ -113,9 +114,9 @@ class Classifier:
     Parameters
     ----------
     model
-        Which network it is.
+        The kind of network.
     network
-        With trained weights.
+        The network with trained weights.
     recipe
         The preprocessing of pictures.
     classes
@@ -140,9 +141,9 @@ class Classifier:
         Parameters
         ----------
         weights
-            A file of them; by default the shipped ones.
+            A file of weights; by default, the shipped one.
         recipe
-            What is done to pictures, where it is not what the weights say or were trained with.
+            The preprocessing of pictures, if it differs from that of the weights or of the training.
 
         Raises
         ------
@@ -170,12 +171,12 @@ class Classifier:
 
     @property
     def weights(self) -> Arrays:
-        """The trained arrays and the recipe's, which an operation may take."""
+        """The trained arrays, and those of the recipe, which an operation may accept."""
         given = {"mean": self.recipe.mean, "deviation": self.recipe.deviation}
         return values(self.network) | {name: np.array(value, np.float32) for name, value in given.items()}
 
     def on_host(self, batches: Iterable[np.ndarray], spent: Spent, finish: Finish = same) -> Iterator[Any]:
-        """A `Serve`, by NumPy."""
+        """Compute with NumPy; a `Serve`."""
         for pixels in batches:
             start = time.perf_counter()
             found = self.known.host(self._formed(pixels, "float32"))
@@ -197,7 +198,7 @@ class Classifier:
             images = self._formed(pixels, dtype)
             problem = self.known.problem_of(images)
             if dtype == "uint8" and not self._is_scaled_alone and "mean" not in problem.named("weight"):
-                continue  # the operation divides bytes by 255 and has no way to do more
+                continue  # the operation divides bytes by 255 and cannot do more
             limit = variant.limit_for(problem)
             if not limit:
                 break
@@ -214,7 +215,7 @@ class Classifier:
 
     @contextmanager
     def on_device(self, variant: Variant, batch: int, device: Device) -> Iterator[tuple[Serve, int]]:
-        """The network on a device: a function like `on_host`, and how many pictures it takes at a time.
+        """Open the network on a device. Yield a function like `on_host`, and the largest number of pictures.
 
         Raises
         ------
@@ -229,7 +230,7 @@ class Classifier:
         (output,) = problem.named("out")
         with ExitStack() as stack:
             resident = Resident(variant, problem, weights, device, slots=SLOTS)
-            stack.callback(resident.close)  # when no thread writes into its memory any more
+            stack.callback(resident.close)  # called when no thread writes to its memory any more
             pool = stack.enter_context(ThreadPoolExecutor(len(os.sched_getaffinity(0))))
 
             def serve(batches: Iterable[np.ndarray], spent: Spent, finish: Finish = same) -> Iterator[Any]:
@@ -242,9 +243,9 @@ class Classifier:
 
 
 def _recipe(dataset: str, image: int, channels: int) -> Recipe:
-    """What is done to pictures for a network that was trained on a data set."""
+    """The preprocessing of pictures for a network that was trained on a data set."""
     if dataset in ALL:
-        mean, deviation = (0.0,) * channels, (1.0,) * channels  # bytes over 255, as they were in training
+        mean, deviation = (0.0,) * channels, (1.0,) * channels  # bytes divided by 255, as in training
         return Recipe(image, image, mean, deviation, background=0 if dataset in NAMES else 255)
     resize = round(image * IMAGENET.resize / IMAGENET.crop)
     if channels == IMAGENET.channels:
@@ -268,7 +269,7 @@ def _resnet(network: Network, info: WeightsInfo) -> Known:
     sizes = ResNetSizes.from_json(info.description) if info.description else resnet_sizes(info.dataset)
 
     @cache
-    def fast() -> FoldedResNet:  # it takes a second to make, and only the host needs it
+    def fast() -> FoldedResNet:  # it takes a second to create, and only the host needs it
         return FoldedResNet(sizes, values(network))
 
     return Known(

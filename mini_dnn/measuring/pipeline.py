@@ -1,4 +1,4 @@
-"""Batches of pictures on their way through a network on a device, and where the time goes."""
+"""Batches of pictures that go through a network on a device, and where the time goes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ import numpy as np
 
 from mini_dnn.running.resident import Resident
 
-PART_BYTES = 8 << 20  # of pixels, or more, that a thread copies: to hand over fewer takes longer than to copy
-SMALL_BYTES = 256 << 10  # what this thread has done before another one is awake
-LATER = 3  # batches whose results may be worked on while outputs of the next one are waited for
+# Bytes of pixels that a thread copies: for fewer, handing over takes longer than copying
+PART_BYTES = 8 << 20
+SMALL_BYTES = 256 << 10  # this thread has copied this much before another one is awake
+LATER = 3  # batches whose results may be computed while outputs of the next one are awaited
 
-Formed = Callable[[np.ndarray, str], np.ndarray]  # pixels -> what the network takes, in a type
+Formed = Callable[[np.ndarray, str], np.ndarray]  # pixels -> the network's input of a type
 Finish = Callable[[np.ndarray], Any]  # outputs -> results
 
 
@@ -27,41 +28,43 @@ Finish = Callable[[np.ndarray], Any]  # outputs -> results
 class Spent:
     """Where the time of pictures went, in seconds."""
 
-    seconds: float = 0.0  # in all, but for the time in which nobody asked for results
-    waited: float = 0.0  # for pictures that were still to be decoded
-    decoding: float = 0.0  # of all workers that decode together
-    copying: float = 0.0  # for copies on the host, from pixels as they are decoded to what a device reads
-    network: float = 0.0  # for the network: until the device had its work, and until that was done
+    seconds: float = 0.0  # in total, except for the time in which nobody requested results
+    waited: float = 0.0  # for pictures that were not decoded yet
+    decoding: float = 0.0  # by all decoding workers together
+    copying: float = 0.0  # of copies on the host, from decoded pixels to what a device reads
+    network: float = 0.0  # of the network: until the device had its work, and until that was complete
 
     @property
     def results(self) -> float:
-        """All else: from the network's outputs to the likeliest classes."""
+        """Everything else: from the network's outputs to the likeliest classes."""
         return max(0.0, self.seconds - self.waited - self.copying - self.network)
 
     def add(self, other: Spent) -> None:
-        """Add what was spent elsewhere."""
+        """Add the time that was spent elsewhere."""
         for name, value in asdict(other).items():
             setattr(self, name, getattr(self, name) + value)
 
 
 @dataclass(eq=False)
 class Pipeline:
-    """Results of each batch. Threads copy the next ones and work on results while the device computes.
+    """Yields results of each batch.
+
+    Threads copy the next batches and compute results while the device computes.
 
     Parameters
     ----------
     resident
         The network.
     formed
-        Gives pixels ``(N, rows, columns, channels) uint8`` the form that the network takes.
+        Converts pixels ``(N, rows, columns, channels) uint8`` to the form that the network accepts.
     finish
-        Gives results of outputs.
+        Computes results from outputs.
     pool
         Threads.
     batches
-        Of pixels.
+        Batches of pixels.
     spent
-        Where the time is added.
+        The object to which times are added.
     """
 
     resident: Resident
@@ -70,10 +73,10 @@ class Pipeline:
     pool: Executor
     batches: Iterator[np.ndarray]
     spent: Spent
-    _copies: deque[list[Future[None]]] = field(default_factory=deque, init=False)  # of batches, in order
+    _copies: deque[list[Future[None]]] = field(default_factory=deque, init=False)  # of the batches in order
 
     def __iter__(self) -> Iterator[Any]:
-        """To be asked for once."""
+        """Yield the results. It can only be called once."""
         served = self.resident.serve_in_place(self._begin, self._written)
         before = self.resident.device_s
         results: deque[Future[Any]] = deque()
@@ -88,10 +91,11 @@ class Pipeline:
                 yield results.popleft().result()
         finally:
             served.close()
-            wait([copy for batch in self._copies for copy in batch])  # of those that nobody asked for
+            # Of batches whose results nobody requested
+            wait([copy for batch in self._copies for copy in batch])
 
     def _started(self, nbytes: int, work: Callable[..., Any], *args: Any) -> Future[Any]:
-        """Some work on so many bytes, by another thread or done already."""
+        """Start work on ``nbytes`` bytes in another thread, or do it immediately if it is small."""
         if nbytes >= SMALL_BYTES:
             return self.pool.submit(work, *args)
         done: Future[Any] = Future()
@@ -102,7 +106,7 @@ class Pipeline:
         pixels = next(self.batches, None)
         if pixels is None:
             return 0
-        # bytes that are not copied as they lie take five times as long
+        # bytes that are not copied contiguously take five times as long
         part_bytes = PART_BYTES if pixels.transpose(0, 3, 1, 2).flags.c_contiguous else PART_BYTES // 2
         n, count = len(pixels), min(len(os.sched_getaffinity(0)), pixels.nbytes // part_bytes + 1)
         parts = [slice(*ab) for ab in pairwise(part * n // count for part in range(count + 1))]

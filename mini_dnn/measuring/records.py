@@ -1,6 +1,6 @@
-"""What results files hold: types and ranges, declared once for those that write and those that read them.
+"""The fields of results files: types and ranges, declared once for writers and readers.
 
-What a file says beyond these fields is passed over.
+Further fields of a file are ignored.
 """
 
 from __future__ import annotations
@@ -16,23 +16,24 @@ from msgspec import Meta
 from mini_dnn.ops.compare import PRECISIONS
 from mini_dnn.running.timing import Timing
 
-# Of the files of ``bench``. Since 3: files have a checksum. Since 2: rows name their operation and problem,
-# and say whether op times had settled. Since 1: layer_ms is without the NaN fill, rows have a code_hash, and
-# their state is read all through.
+# Schemas of the files of ``bench``. Schema 1: layer_ms excludes the fill with NaN, rows have a code_hash, and
+# their state is read throughout the measurement. Schema 2: rows name their operation and problem, and say
+# whether op times had settled. Schema 3: files have a checksum.
 SCHEMA = 4
-SCHEMAS = (1, 2, 3, SCHEMA)  # that can be read
-OLD_SCHEMAS = (1, 2)  # of which rows have a layer in the place of operation and problem
+SCHEMAS = (1, 2, 3, SCHEMA)  # schemas that can be read
+OLD_SCHEMAS = (1, 2)  # in these, rows have a layer in place of operation and problem
 
 MOST_ROWS = 20_000
-MOST_SWEEPS = 200  # a plot each
+MOST_SWEEPS = 200  # each is a plot
 MOST_SPANS = 10_000
-WRITTEN = datetime(2026, 11, 22, tzinfo=UTC)  # this module: a clock that says an earlier time is wrong
+WRITTEN = datetime(2026, 11, 22, tzinfo=UTC)  # of this module: a clock with an earlier time is wrong
 TOLERANCE = timedelta(days=1)  # between two clocks
 
 _LARGE = 1e15
-_UNSEEN = r"\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069"  # lines, and marks that turn text round
+# Control characters, and characters that change the direction of text
+_UNSEEN = r"\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069"
 Positive = Annotated[float, Meta(gt=0, le=_LARGE)]
-Level = Annotated[float, Meta(ge=0, le=_LARGE)]  # 0 is one, too
+Level = Annotated[float, Meta(ge=0, le=_LARGE)]  # 0 is allowed
 Fraction = Annotated[float, Meta(ge=0, le=1)]
 Finite = Annotated[float, Meta(ge=-_LARGE, le=_LARGE)]
 Count = Annotated[int, Meta(gt=0, le=2**62)]
@@ -44,18 +45,18 @@ Precision = Annotated[str, Meta(pattern=rf"\A(?:{'|'.join(PRECISIONS)})\Z")]
 Started = Annotated[
     str, Meta(pattern=r"\A\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?\+00:00\Z")
 ]  # ISO 8601, UTC
-Versions = Annotated[dict[Name, Words], Meta(max_length=200)]  # by the name of a program
+Versions = Annotated[dict[Name, Words], Meta(max_length=200)]  # by name of the program
 Quartiles = Annotated[list[Positive], Meta(min_length=3, max_length=3)]
-ROUNDED = 1e-9  # by how much, of itself, a median may differ that was computed in another way
+ROUNDED = 1e-9  # relative difference that a median may have if it was computed in another way
 
 
 def check_started(text: str) -> None:
-    """Refuse a time that cannot be that of a measurement.
+    """Raise an error for a time that cannot be that of a measurement.
 
     Raises
     ------
     ValueError
-        There is no such day or hour, or it is still to come.
+        There is no such day or hour, or it is in the future.
     """
     started = datetime.fromisoformat(text)
     if started > max(datetime.now(UTC), WRITTEN) + TOLERANCE:
@@ -63,12 +64,12 @@ def check_started(text: str) -> None:
 
 
 def check_order(values: Sequence[float | None], what: str) -> None:
-    """Refuse values that fall; None among them says nothing.
+    """Raise an error for values that decrease. None among them is ignored.
 
     Raises
     ------
     ValueError
-        They do.
+        The values decrease.
     """
     known = [value for value in values if value is not None]
     if any(one > next_one for one, next_one in pairwise(known)):
@@ -76,12 +77,12 @@ def check_order(values: Sequence[float | None], what: str) -> None:
 
 
 def check_quartiles(op_ms: float | None, quartiles: Sequence[float] | None) -> None:
-    """Refuse quartiles that fall, and a median that does not lie between them.
+    """Raise an error for quartiles that decrease, and for a median that is not between them.
 
     Raises
     ------
     ValueError
-        They do, or it does not.
+        The quartiles decrease, or the median is not between them.
     """
     if not quartiles:
         return
@@ -96,7 +97,7 @@ def check_quartiles(op_ms: float | None, quartiles: Sequence[float] | None) -> N
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """What a GPU's sensors said: see `mini_dnn.measuring.nvml.summary`."""
+    """The readings of a GPU's sensors: see `mini_dnn.measuring.nvml.summary`."""
 
     driver: Name
     sm_mhz: Whole
@@ -109,22 +110,22 @@ class State:
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """On what was measured."""
+    """The device of a measurement."""
 
-    name: Name  # of the device, for people
+    name: Name  # of the device, in words
     cpu: Words
     state: State | None  # of the GPU before the run
 
 
 @dataclass(frozen=True, kw_only=True)
 class Head:
-    """What all figures of a file share."""
+    """The fields that all figures of a file share."""
 
     started: Started
     commit: Name | None
     dirty: bool | None
     device: Place
-    data: Name  # a data set's name, or "random"
+    data: Name  # the name of a data set, or "random"
     versions: Versions
     method: Timing
     # of the device: copy_gbps, fp32_tflops and so on
@@ -167,24 +168,24 @@ class Row:
     variant: Name
     parent: Name | None
     precision: Precision
-    source_hash: Hash | None  # of the kernel's bytes; None for a variant that runs on the host
-    code_hash: Hash | None  # of what the kernel and variant.py compute; None also where the file is too old
+    source_hash: Hash | None  # of the kernel's files; None for a variant on the host
+    code_hash: Hash | None  # of the code of the kernel and variant.py; None also in older files
     flops: Whole
     min_bytes: Count
     op_ms: Positive | None
     op_ms_min: Positive | None = None
     op_ms_max: Positive | None = None
     op_ms_quartiles: Quartiles | None = None
-    median_error: Level | None  # half the 95 % confidence interval, as a fraction
-    settled: bool | None = None  # whether op times had settled before they were taken; None: not known
+    median_error: Level | None  # half of the 95 % confidence interval, as a fraction
+    settled: bool | None = None  # whether op times had settled before timing began; None if unknown
     repeats: Whole
     parts: Count
-    layer_ms: Level | None  # None where only the op was measured
+    layer_ms: Level | None  # None if only the op was measured
     compile_ms: Level | None = None
     max_error: Level  # against float64
     error_of_bound: Level | None = None
     accuracy: Fraction | None = None  # of the network in which it was measured
-    state: State | None  # of the GPU, the worst while the row was measured; schema 1: right after
+    state: State | None  # of the GPU, the worst during the measurement; schema 1: directly after it
     host: Annotated[dict[Name, Level], Meta(max_length=100)] | None = (
         None  # how busy it was, where it computes
     )
@@ -197,7 +198,7 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Skipped:
-    """A problem that a variant does not take."""
+    """A problem that a variant does not accept."""
 
     op: Name
     problem: Name
@@ -218,7 +219,7 @@ class Sweep:
     y_name: Name
     y_values: Annotated[list[Whole], Meta(max_length=100)]
     op_ms: list[list[Positive | None]]  # a list for each value of y
-    best: tuple[Whole, Whole]  # what the variant takes, x and y
+    best: tuple[Whole, Whole]  # x and y that the variant uses
 
     def __post_init__(self) -> None:
         if [len(line) for line in self.op_ms] != [len(self.x_values)] * len(self.y_values):

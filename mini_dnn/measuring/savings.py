@@ -1,4 +1,4 @@
-"""What a smaller type saves: the record of ``benchmarks/savings.py``."""
+"""The savings of a smaller type: the results files of ``benchmarks/savings.py``."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from mini_dnn.measuring.records import (
     check_started,
 )
 
-SCHEMA = "savings-2"  # since 1: files have a checksum
+SCHEMA = "savings-2"  # since savings-1, files have a checksum
 SCHEMAS = ("savings-1", SCHEMA)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
-    """Seconds of each part of a measurement."""
+    """The duration of each part of a measurement, in seconds."""
 
-    settle_s: Level = 3.0  # nothing runs, before the power of an idle GPU is measured
+    settle_s: Level = 3.0  # nothing runs before the power of an idle GPU is measured
     idle_s: Level = 3.0
     warm_up_s: Level = 1.0
     run_s: Level = 3.0
@@ -42,30 +42,30 @@ class Method:
 
 @dataclass(frozen=True, kw_only=True)
 class SavingsRow:
-    """One program at one problem, under a load of nothing else.
+    """One program at one problem, under steady load.
 
     Parameters
     ----------
     kind, program
-        Whose it is, and its name: a variant's, or a library's.
+        The kind of program, and its name: that of a variant or a library.
     operands, products
-        Types of the operands in memory, and of the products in the arithmetic units.
+        The types of the operands in memory, and of the products in the arithmetic units.
     op_ms
-        Mean time of a run while `runs` of them followed each other for `seconds`.
+        The mean time of a run while `runs` of them followed each other for `seconds`.
     operand_bytes
-        Of all inputs and outputs, each once.
+        The bytes of all inputs and outputs, each counted once.
     peak_bytes
-        Of all device memory that was taken at once, work space included.
+        The peak of allocated device memory, including work space.
     power_w
-        While it ran.
+        The power while it ran.
     power_error
-        How far off that may be, as a fraction: see `mini_dnn.measuring.energy.Power`.
+        The possible error of the power, as a fraction: see `mini_dnn.measuring.energy.Power`.
     update_s
-        From one update of the energy counter to the next.
+        The time between updates of the energy counter.
     energy_j
-        Of a run, above that of an idle GPU in the same time.
+        The energy of a run, beyond that of an idle GPU in the same time.
     relative_error
-        Against float64: the norm of the difference over that of the answer.
+        The norm of the difference from float64, divided by the norm of the answer.
     """
 
     kind: Literal["ours", "library"]
@@ -89,13 +89,13 @@ class SavingsRow:
 
     @property
     def total_j(self) -> float:
-        """Energy of a run, that of an idle GPU included."""
+        """The energy of a run, including that of an idle GPU."""
         return self.power_w * self.op_ms / 1e3
 
 
 @dataclass(frozen=True, kw_only=True)
 class SavingsFile:
-    """What such a file says."""
+    """The content of such a file."""
 
     schema: str = SCHEMA
     started: Started
@@ -106,7 +106,7 @@ class SavingsFile:
     method: Method
     op: Name
     idle: Power  # before the rows
-    idle_after: Power  # and after them, when the GPU is warm
+    idle_after: Power  # after the rows, when the GPU is warm
     rows: Annotated[list[SavingsRow], Meta(max_length=MOST_ROWS)]
     # a program, and the reason
     skipped: Annotated[list[dict[Name, Words]], Meta(max_length=MOST_ROWS)] = field(default_factory=list)
@@ -119,18 +119,18 @@ Savings = Stored[SavingsFile]
 
 
 def savings_file(content: Mapping[str, Any], file: Path) -> SavingsFile:
-    """What a file says.
+    """Read the content of a file.
 
     Raises
     ------
     DataError
-        A field is missing or of the wrong kind; names file and field.
+        A field is missing or of the wrong type. The message names file and field.
     """
     return converted(content, SavingsFile, file)
 
 
 def figures(load: Load, under_load: Power, idle: Power) -> dict[str, Any]:
-    """The fields of a row that follow from what was measured."""
+    """Compute the fields of a row that follow from the measurements."""
     return {
         "runs": load.runs,
         "seconds": load.until_s - load.since_s,

@@ -1,4 +1,4 @@
-"""A network on several GPUs of one host: a batch cut over them, and entries per second by one and by all."""
+"""A network on several GPUs of one host: a shared batch, and images per second on one GPU and on all."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from mini_dnn.running.parts import cut
 from mini_dnn.running.resident import SLOTS
 from mini_dnn.running.team import Team
 
-PARTS = 4  # of a batch for each GPU: what is lost with one that fails is small
+PARTS = 4  # parts of a batch for each GPU: little is lost if one of them fails
 LEAD_S = 0.05  # from an order until all processes begin
-PASSES, PASS_S = 3, 0.5  # timed ones, and seconds of each
-TRIAL = 8  # batches that are timed to know how many make a pass
+PASSES, PASS_S = 3, 0.5  # number of timed passes, and seconds of each
+TRIAL = 8  # batches that are timed to find out how many make a pass
 
 Make = Callable[[], Service]  # hashable, and can be pickled
 
 
 @dataclass(frozen=True)
 class Inferring:
-    """Opens a network on a device; the work is outputs of entries from a first to a last one.
+    """Opens a network on a device. The work is to compute the outputs of a range of entries.
 
     Parameters
     ----------
     make
-        Gives the network and all entries.
+        Returns the network and all entries.
     most
-        Entries of one part, at most.
+        The largest number of entries of one part.
     """
 
     make: Make
@@ -46,7 +46,7 @@ class Inferring:
 
     @contextmanager
     def __call__(self, device: Device) -> Iterator[Callable[[tuple[int, int]], np.ndarray]]:
-        """The work."""
+        """Yield the function that does the work."""
         service = self.make()
         size = self.most if device.has_clock else min(self.most, PART)
         with closing(service.open(size, Setting(device))) as resident:
@@ -54,12 +54,12 @@ class Inferring:
 
 
 def parts_of(batch: int, gpus: int) -> list[tuple[int, int]]:
-    """First and last entry of each part of a batch that several GPUs share."""
+    """Return the first and last entry of each part of a batch that several GPUs share."""
     return cut(batch, max(1, -(-batch // (PARTS * gpus))))
 
 
 def infer(team: Team, parts: Sequence[tuple[int, int]]) -> tuple[np.ndarray, float]:
-    """The outputs of a batch, by a team of `Inferring`; and milliseconds with copies, by the wall clock."""
+    """Return the outputs of a batch from a team of `Inferring`, and the wall-clock ms with copies."""
     start = time.perf_counter()
     found = []
     with Bar("the whole network", parts[-1][1]) as bar:
@@ -71,7 +71,7 @@ def infer(team: Team, parts: Sequence[tuple[int, int]]) -> tuple[np.ndarray, flo
 
 @dataclass(frozen=True)
 class Pass:
-    """An order to compute so many full batches, from a time of `time.monotonic` on."""
+    """An order to compute a number of full batches, starting at a time of `time.monotonic`."""
 
     batches: int
     begin_s: float
@@ -79,7 +79,7 @@ class Pass:
 
 @dataclass(frozen=True)
 class Lap:
-    """When a process computed its batches, by `time.monotonic`; its outputs as a hash, and their error."""
+    """When a process computed its batches (`time.monotonic`), with a hash and the error of its outputs."""
 
     begin_s: float
     end_s: float
@@ -89,25 +89,27 @@ class Lap:
 
 @dataclass(frozen=True)
 class Rate:
-    """Entries per second by some GPUs at the same time."""
+    """Entries per second on some GPUs that work at the same time."""
 
     gpus: int
-    batches: int  # by each
-    per_s: float  # the median of the passes
+    batches: int  # on each GPU
+    per_s: float  # the median over the passes
     per_s_of_passes: Sequence[float]
-    per_s_of_each: Sequence[float]  # by each GPU, in the last pass
+    per_s_of_each: Sequence[float]  # on each GPU, in the last pass
 
 
 @dataclass(frozen=True)
 class Serving:
-    """Opens a network on a device, its entries in pinned memory; the work is passes over full batches.
+    """Opens a network on a device, with its entries in page-locked memory.
+
+    The work is passes over full batches.
 
     Parameters
     ----------
     make
-        Gives the network; its entries are one batch.
+        Returns the network. Its entries are one batch.
     checked
-        How many entries are compared with float64.
+        The number of entries that are compared with float64.
     """
 
     make: Make
@@ -115,14 +117,14 @@ class Serving:
 
     @contextmanager
     def __call__(self, device: Device) -> Iterator[Callable[[Pass], Lap]]:
-        """The work.
+        """Yield the function that does the work.
 
         Raises
         ------
         CheckError
-            Outputs differ from float64.
+            The outputs differ from float64.
         DeviceError
-            The device's memory is too small for the batches under way.
+            The device's memory is too small for the batches in flight.
         """
         service = self.make()
         entries, batch = service.entries, len(service.entries)
@@ -132,7 +134,7 @@ class Serving:
                     f"{service.variant.name} has room for {SLOTS} batches of {resident.problem.batch:,} "
                     f"entries here, not of {batch:,}; use a smaller --batch"
                 )
-            expected, *_ = resident.serve([entries] * SLOTS)  # from here on each pinned array holds them
+            expected, *_ = resident.serve([entries] * SLOTS)  # from now on each page-locked array holds them
             error = service.check(expected, self.checked)
             digest = hashlib.sha256(expected.tobytes()).hexdigest()
 
@@ -153,12 +155,12 @@ class Serving:
 
 
 def rates(team: Team, batch: int, gpus: Sequence[int]) -> Iterator[Rate]:
-    """Entries per second by the first so many GPUs of a team of `Serving`, each number in turn.
+    """Yield the entries per second on the first ``n`` GPUs of a team of `Serving`, for each n in ``gpus``.
 
     Raises
     ------
     CheckError
-        GPUs give different outputs for the same entries.
+        GPUs return different outputs for the same entries.
     """
     for count in gpus:
         trial = _laps(team, count, TRIAL)

@@ -1,4 +1,4 @@
-"""What is served, by names alone: for other processes, which load it themselves."""
+"""A served network, described by names only, so that other processes can load it."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from mini_dnn.variant import Variant, find
 
 @dataclass(frozen=True)
 class Served:
-    """A network and what it is given, by names alone, so that another process can load both.
+    """A network and its input, described by names only, so that another process can load both.
 
     Parameters
     ----------
     variant
-        Its folder.
+        The folder of the variant.
     send, count
-        In what form entries are sent, and how many there are.
+        The form in which entries are sent, and their number.
     data
-        The data set that they are the first ones of; drawn at random, with random weights, if empty.
+        The data set of the entries. If empty, entries and weights are random.
     data_dir, weights, network
         See `Program.load`.
     """
@@ -37,14 +37,14 @@ class Served:
 
     @classmethod
     def of(cls, variant: Variant, send: str, count: int, program: Program | None) -> Served:
-        """The first entries of a program's data set, with its weights; drawn at random without a program."""
+        """Describe the first entries of a program's data set and its weights; random without a program."""
         if program is None:
             return cls(variant.folder, send, count)
         data, model = program.data.name, program.model.name
         return cls(variant.folder, send, count, data, program.data_dir, program.weights_file, model)
 
     def __call__(self) -> Service:
-        """The network, with the entries and the weights."""
+        """Load the network with its entries and weights."""
         variant = find(self.variant)
         if not self.data:
             problem = variant.operation.course[self.send].with_batch(self.count)
@@ -54,7 +54,7 @@ class Served:
 
 
 def all_forms(variant: Variant, program: Program | None) -> list[str]:
-    """The forms in which a network can be sent entries: of images, where there is a program of them."""
+    """Return the forms in which entries can be sent to a network: forms of images if there is a program."""
     if program and variant.op == NETWORK:
         return program.forms(variant)
     return [name for name, problem in variant.operation.course.items() if not variant.limit_for(problem)]
@@ -63,7 +63,7 @@ def all_forms(variant: Variant, program: Program | None) -> list[str]:
 def all_served(
     variant: Variant, sends: Sequence[str], batches: Sequence[int], program: Program | None
 ) -> Iterator[Served]:
-    """A network in all forms and batches that are asked for; where none are, all forms and its own batch."""
+    """Return a network in all requested forms and batch sizes; by default, all forms at its own batch."""
     of_images = program if variant.op == NETWORK else None
     for send in sends or all_forms(variant, program):
         for batch in batches or [variant.operation.course[send].batch]:

@@ -1,4 +1,4 @@
-"""Measure serving: the latency of one entry, entries per second, and how op times grow with the batch."""
+"""Measure serving: latency of one entry, entries per second, and growth of op times with the batch."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ from mini_dnn.running.verify import verify
 from mini_dnn.variant import Variant
 
 REQUESTS, WARM_UP = 2000, 200
-ENTRIES = 200  # that the requests send in turn; all of their answers are compared with float64
+ENTRIES = 200  # entries that requests send in turn; all answers are compared with float64
 PERCENTILES = (50, 90, 99)
-GROWTH = (1, 10, 100, 1_000, 10_000, 100_000)  # batches
+GROWTH = (1, 10, 100, 1_000, 10_000, 100_000)  # batch sizes
 BATCHES, PASSES = 20, 5  # batches of a pass; the median pass counts
-LIMIT = 1.10  # times the longer of copy and kernels that a batch may take
+LIMIT = 1.10  # multiple of the longer of copy and kernels that a batch may take
 SELDOM_S = 3600.0  # between two readings of the GPU's sensors: none while requests are timed
 
 
 @dataclass(frozen=True)
 class Service:
-    """What is served: an operation with weights, and the entries that are sent to it.
+    """A served operation with weights, and the entries that are sent to it.
 
     Parameters
     ----------
     variant
-        What computes it.
+        The variant that computes it.
     name
-        Of the problem, which says in what form an entry is sent.
+        The name of the problem, which includes the form of an entry.
     problem
-        Its batch is all of the entries.
+        The problem, whose batch is all entries.
     arrays
-        Everything that is given: weights, and one input with the entries.
+        All arrays: weights, and one input with the entries.
     score
-        How good the outputs are, as a fraction of all; None where nothing is known of that.
+        Returns the quality of the outputs as a fraction; None if it is unknown.
     """
 
     variant: Variant
@@ -57,28 +57,28 @@ class Service:
 
     @classmethod
     def at_random(cls, variant: Variant, name: str, problem: Any) -> Service:
-        """With random entries and weights."""
+        """Create a service with random entries and weights."""
         return cls(variant, name, problem, variant.operation.inputs(problem, SEED))
 
     @property
     def entries(self) -> np.ndarray:
-        """What is sent."""
+        """The entries that are sent."""
         (name,) = self.problem.named("in")
         return self.arrays[name]
 
     def open(self, batch: int, setting: Setting, use_graph: bool = True) -> Resident:
-        """The operation on a device, for so many entries at a time."""
+        """Open the operation on a device for ``batch`` entries at a time."""
         assert setting.device is not None, "a clock is a device's"
         weights = {name: self.arrays[name] for name in self.problem.named("weight")}
         return Resident(self.variant, self.problem.with_batch(batch), weights, setting.device, use_graph)
 
     def check(self, answers: np.ndarray, entries: int | None = None) -> float:
-        """The largest error of the answers to all entries; ``entries`` are compared, or all.
+        """Return the largest error of the answers. ``entries`` of them are compared, or all.
 
         Raises
         ------
         CheckError
-            They differ from float64.
+            The answers differ from float64.
         """
         (output,) = self.problem.named("out")
         operation, precision = self.variant.operation, self.variant.precision
@@ -88,21 +88,21 @@ class Service:
         return found.max_error
 
     def tolerance(self, entries: int) -> float:
-        """How far two answers to the same entry may lie apart: the largest bound of some of them, in fp32."""
+        """Return how much two answers to an entry may differ: the largest bound of some entries in fp32."""
         cut = self.problem.with_batch(entries)
         given = {n: a[:entries] if cut.arrays[n].split else a for n, a in self.arrays.items()}
         return max(float(bound.max()) for bound in self.variant.operation.bound(cut, given, "fp32").values())
 
 
 class ServingBench:
-    """Measures, each figure as a row for a list of `record`; no row without a comparison with float64.
+    """Measures serving. Each figure becomes a row of `record`, and every row is compared with float64.
 
     Parameters
     ----------
     setting
-        A device with a clock; how op times are taken; how many entries of a batch are compared.
+        A device with a clock, the timing of ops, and the number of entries that are compared.
     data
-        What the entries are.
+        A description of the entries.
     """
 
     def __init__(self, setting: Setting, data: str) -> None:
@@ -117,7 +117,7 @@ class ServingBench:
         )
 
     def latency(self, service: Service, requests: int, use_graph: bool) -> Latency:
-        """Wall time of requests of one entry each, from ordinary host memory to outputs there.
+        """Measure the wall time of requests of one entry each, from ordinary host memory and back to it.
 
         Raises
         ------
@@ -141,9 +141,9 @@ class ServingBench:
         )
 
     def growth(self, variant: Variant, name: str, problem: Any) -> Growth:
-        """Op time at a problem, with random inputs.
+        """Measure the op time at a problem, with random inputs.
 
-        Where the batch does not fit the device's memory, it is the sum of its parts' op times.
+        If the batch does not fit in the device's memory, it is the sum of its parts' op times.
 
         Raises
         ------
@@ -166,24 +166,25 @@ class ServingBench:
         )
 
     def throughput(self, service: Service, batches: int = BATCHES) -> Throughput:
-        """Entries per second from pinned host memory to outputs in host memory; all entries are one batch.
+        """Measure entries per second from page-locked memory to host memory. All entries are one batch.
 
-        The entries are in pinned memory before, as if a producer had written them there: the host copies
-        none.
+        The entries are already in page-locked memory, as if a producer had written them there, so the host
+        copies nothing.
 
         Returns
         -------
         Throughput
-            ``batch_ms`` is a batch's share of the wall time of a pass over ``batches`` of them, with the
-            first one's copy and the last one's wait; ``copy_ms`` its bytes at the rate of copies from
-            pinned memory; ``op_ms`` its kernels alone; ``over_longer`` the first over the longer of both.
+            ``batch_ms`` is a batch's share of the wall time of a pass over ``batches`` batches, which
+            includes the first batch's copy and the wait for the last one. ``copy_ms`` is the time of its
+            bytes at the rate of copies from page-locked memory. ``op_ms`` is the time of its kernels.
+            ``over_longer`` is ``batch_ms`` divided by the longer of these two.
 
         Raises
         ------
         CheckError
-            A batch's outputs differ from float64 or from other batches'.
+            A batch's outputs differ from float64 or from those of other batches.
         DeviceError
-            The device's memory is too small for the batches under way.
+            The device's memory is too small for the batches in flight.
         """
         entries, batch = service.entries, len(service.entries)
         with closing(service.open(batch, self.setting)) as resident:
@@ -193,7 +194,7 @@ class ServingBench:
                     f"entries here, not of {batch:,}; use a smaller --batch"
                 )
             op = _op(service.variant, resident.time(self.setting.timing))
-            expected, *_ = resident.serve([entries] * SLOTS)  # from here on each pinned array holds them
+            expected, *_ = resident.serve([entries] * SLOTS)  # from now on each page-locked array holds them
             error = service.check(expected, self.setting.entries)
             tolerance = service.tolerance(min(batch, self.setting.entries or batch))
             with Watch(self.setting.device) as watch:
@@ -220,7 +221,7 @@ class ServingBench:
 
 
 def _requests(resident: Resident, entries: np.ndarray, requests: int) -> tuple[np.ndarray, np.ndarray]:
-    """Microseconds of each request after the warm-up, and the last answer to each entry."""
+    """Return the microseconds of each request after the warm-up, and the last answer to each entry."""
     batches = [entries[n : n + 1] for n in range(len(entries))]
     ((_, output),) = resident.problem.named("out").items()
     answers = np.full((len(entries), *output.shape[1:]), np.nan, output.dtype)
@@ -235,7 +236,7 @@ def _requests(resident: Resident, entries: np.ndarray, requests: int) -> tuple[n
 
 
 def _pass_ms(resident: Resident, expected: np.ndarray, batches: int, tolerance: float) -> float:
-    """Milliseconds of so many full batches of what the pinned arrays hold."""
+    """Return the milliseconds of ``batches`` full batches with the content of the page-locked arrays."""
     counts = iter([len(expected)] * batches)
     start = perf_counter()
     found = list(resident.serve_in_place(lambda entries: next(counts, 0)))
@@ -247,6 +248,6 @@ def _pass_ms(resident: Resident, expected: np.ndarray, batches: int, tolerance: 
 
 
 def _op(variant: Variant, timed: Timed) -> dict[str, Any]:
-    """The op time of a variant's code with its spread."""
+    """Return the op time of a variant's code with its spread."""
     op_ms = statistics.median(timed.samples_ms) if timed.samples_ms else None
     return {"variant": variant.name, "code_hash": code_of(variant), "op_ms": op_ms, **spread(timed)}

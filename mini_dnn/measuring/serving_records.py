@@ -1,4 +1,4 @@
-"""What files of ``bench --latency --growth --throughput`` hold; see `records`."""
+"""The fields of files of ``bench --latency --growth --throughput``; see `records`."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from mini_dnn.measuring.records import (
     check_quartiles,
 )
 
-SERVING = "serving-3"  # since 2: a checksum; since 1: rows of growth name their operation and problem
+SERVING = "serving-3"  # since 2: a checksum; since 1: growth rows name their operation and problem
 SERVING_SCHEMAS = ("serving-1", "serving-2", SERVING)
 MOST_SERVED = 2_000  # rows of each kind of serving
 
 
 @dataclass(frozen=True, kw_only=True)
 class OpTime:
-    """An op time of a variant's code, with its spread: what every row of serving has."""
+    """An op time of a variant's code with its spread, which every row of serving has."""
 
     variant: Name
     code_hash: Hash | None
@@ -64,7 +64,7 @@ class Latency(OpTime):
 
 @dataclass(frozen=True, kw_only=True)
 class Growth(OpTime):
-    """One of several batches of a problem."""
+    """One batch size of a problem."""
 
     op: Name
     problem: Name
@@ -75,7 +75,7 @@ class Growth(OpTime):
 
 @dataclass(frozen=True, kw_only=True)
 class Throughput(OpTime):
-    """Batches one after the other."""
+    """Consecutive batches."""
 
     send: Name
     batch: Count

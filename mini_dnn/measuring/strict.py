@@ -1,4 +1,4 @@
-"""JSON that means one thing only: what some readers pass over, or read differently, is refused."""
+"""Read JSON strictly: what some readers ignore, or read differently, is an error."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ import json
 import math
 from typing import Any
 
-DEEPEST = 32  # lists and objects within each other; a results file has 7
+DEEPEST = 32  # nested lists and objects; a results file has 7 levels
 LONGEST_NUMBER = 40  # characters; the longest of a double has 24, of a 64-bit integer 20
 LARGEST = 2**63
 
 
 class Odd(Exception):
-    """What is wrong, and at which place of the text."""
+    """What is wrong, and where in the text."""
 
 
 class _Twice(dict[str, Any]):
-    """An object with a key that it has twice."""
+    """An object in which a key occurs twice."""
 
     key: str
 
 
 class _Long:
-    """A number of too many digits."""
+    """A number with too many digits."""
 
     def __init__(self, text: str) -> None:
         self.length = len(text)
 
 
 def parse(text: bytes) -> Any:
-    """The value of a JSON text.
+    """Parse a JSON text.
 
     Raises
     ------
     Odd
-        It is not JSON. Or it has a key twice in an object, NaN or an infinity, a number that is too long or
+        The text is not JSON, has a key twice in an object, NaN or an infinity, a number that is too long or
         too large, half of a surrogate pair, or is nested too deeply.
     """
     try:
@@ -56,12 +56,12 @@ def parse(text: bytes) -> Any:
 
 
 def check(value: Any, place: str = "", depth: int = 0) -> None:
-    """Refuse what JSON cannot say in one way only: see `parse`.
+    """Raise an error for values that JSON cannot represent unambiguously: see `parse`.
 
     Raises
     ------
     Odd
-        The value, or a part of it, is such.
+        The value, or a part of it, is such a value.
     """
     where = f"{place}: " if place else ""
     match value:
@@ -89,7 +89,7 @@ def check(value: Any, place: str = "", depth: int = 0) -> None:
 
 
 def checksum(content: Any) -> str:
-    """SHA-256, as hexadecimal digits, of a value's JSON in its one canonical form: keys sorted, no spaces."""
+    """Return the SHA-256, in hexadecimal, of a value's canonical JSON: sorted keys, no spaces."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -1,4 +1,4 @@
-"""A network that stays on a device: what it makes of a batch, and how long that takes."""
+"""A network that stays on a device: its results for a batch, and how long they take."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from mini_dnn.variant import Variant
 
 @dataclass(frozen=True)
 class Whole:
-    """What a network that stays on a device made of a batch."""
+    """The results of a network that stays on a device for a batch."""
 
     problem: Any
-    held: int  # entries that the device has room for at a time
+    held: int  # entries for which the device has memory at a time
     probabilities: np.ndarray
-    layer_ms: float  # all of the batch, with copies, by the wall clock
-    timed: Timed  # without samples where the batch is larger than ``held``
-    max_error: float | None  # of a probability, where it was compared with float64
+    layer_ms: float  # wall time of the whole batch, with copies
+    timed: Timed  # without samples if the batch is larger than ``held``
+    max_error: float | None  # of a probability, if it was compared with float64
     state: dict[str, Any] | None  # of the GPU: see `Watch`
 
 
 def classify(variant: Variant, program: Program, batch: int, send: str, setting: Setting) -> Whole:
-    """Classify the first ``batch`` images by a network that stays on a device.
+    """Classify the first ``batch`` images with a network that stays on a device.
 
     Raises
     ------
     CheckError
-        Probabilities differ from float64.
+        The probabilities differ from float64.
     VariantError, DeviceError
         See `mini_dnn.errors`.
     """

@@ -1,7 +1,7 @@
-"""The work log: a line of JSON for each thing that was tried, in a file that only grows.
+"""The work log: one line of JSON for each thing that was tried, in a file that only grows.
 
-Lines are appended under a lock and with a single write each, so that several commands may share a file. The
-reader passes over a damaged line and names it; nothing ever rewrites the file.
+Each line is appended under a lock and with a single write, so that several commands may share a file. The
+reader skips and reports damaged lines. Nothing ever rewrites the file.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from mini_dnn.measuring.records import Finite, Hash, Level, Name, Positive, Star
 from mini_dnn.paths import read_regular
 
 VERSION = 1
-MARK = "work_log"  # the field of a line with the version; no other file of mini_dnn has it
+MARK = "work_log"  # the field with the version; no other file of mini_dnn has it
 MOST_BYTES = 64 << 20
 MOST_RESULTS = 1_000  # of an entry
 MOST_CHARACTERS = 10_000  # of a text
-UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # what `Words` does not take
+UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # characters that `Words` does not accept
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tried:
-    """What a variant did at one problem; None is what was not asked for or is not known."""
+    """The result of a variant at one problem. None if it was not requested or is unknown."""
 
     problem: Name
     shape: Annotated[dict[Name, Any], Meta(max_length=100)]  # the problem's fields
@@ -46,7 +46,7 @@ class Tried:
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """What one command tried with one variant."""
+    """One command's attempt with one variant."""
 
     time: Started
     verb: Name
@@ -55,7 +55,7 @@ class Entry:
     op: Name
     idea: Words
     code_hash: Hash | None  # None on the host
-    expected: Words  # before the run: what the user typed, or what the kernel's header says
+    expected: Words  # before the run: the user's text, or the kernel's header
     device: Words
     ok: bool  # whether the result is as it should be
     verdict: Words
@@ -70,13 +70,13 @@ class Entry:
 class Damaged:
     """A line that cannot be read."""
 
-    line: int  # from 1 on
+    line: int  # starting at 1
     why: str
 
 
 @dataclass(frozen=True)
 class WorkLog:
-    """A log's entries, oldest first, and what could not be read."""
+    """The entries of a log, oldest first, and the lines that could not be read."""
 
     file: Path
     entries: Sequence[Entry]
@@ -84,12 +84,12 @@ class WorkLog:
 
 
 def check_log(path: Path) -> None:
-    """Refuse, before the work and not after it, a file that is not a work log or cannot be appended to.
+    """Raise an error, before the work, for a file that is not a work log or cannot be appended to.
 
     Raises
     ------
     UsageError
-        It holds something else, is no regular file, or cannot be written.
+        The file contains something else, is not a regular file, or cannot be written.
     """
     folder = path.resolve().parent
     if not folder.is_dir():
@@ -106,7 +106,7 @@ def check_log(path: Path) -> None:
 
 
 def append(path: Path, entry: Entry) -> None:
-    """Append an entry as one line; what other commands append at the same time is kept whole.
+    """Append an entry as one line. Lines that other commands append at the same time stay intact.
 
     Raises
     ------
@@ -114,7 +114,7 @@ def append(path: Path, entry: Entry) -> None:
         The file cannot be written.
     """
     content = _readable(msgspec.to_builtins(entry))
-    msgspec.convert(content, Entry)  # what the reader would refuse is a mistake of ours
+    msgspec.convert(content, Entry)  # an error here would be ours
     line = msgspec.json.encode({MARK: VERSION, "entry": content}) + b"\n"
     try:
         handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -123,7 +123,7 @@ def append(path: Path, entry: Entry) -> None:
                 fcntl.flock(handle, fcntl.LOCK_EX)
             size = os.fstat(handle).st_size
             if size and os.pread(handle, 1, size - 1) != b"\n":
-                line = b"\n" + line  # a write that was cut short must not damage this line, too
+                line = b"\n" + line  # a write that was cut short must not damage this line as well
             with os.fdopen(os.dup(handle), "ab", buffering=0) as file:
                 written = file.write(line)
             os.fsync(handle)
@@ -138,7 +138,7 @@ def append(path: Path, entry: Entry) -> None:
 
 
 def _readable(value: Any) -> Any:
-    """The same with texts as `Words` takes them: a compiler's message may have colours, and be long."""
+    """Return a value with texts that `Words` accepts: a compiler's message may have colours and be long."""
     if isinstance(value, str):
         return UNSEEN.sub(" ", value)[:MOST_CHARACTERS]
     if isinstance(value, dict):
@@ -147,12 +147,12 @@ def _readable(value: Any) -> Any:
 
 
 def read(path: Path) -> WorkLog:
-    """Read a log; damaged lines are named, and the others are kept.
+    """Read a log. Damaged lines are listed, and the others are kept.
 
     Raises
     ------
     DataError
-        The file cannot be read, or no line in it is of a work log.
+        The file cannot be read, or contains no line of a work log.
     """
     try:
         content = read_regular(path, MOST_BYTES)
@@ -169,7 +169,7 @@ def read(path: Path) -> WorkLog:
 
 
 def parse(path: Path, content: bytes) -> WorkLog:
-    """What a log's file holds: `path` names it, and is not read."""
+    """Parse the content of a log. `path` is only its name."""
     entries: list[Entry] = []
     damaged: list[Damaged] = []
     for number, line in enumerate(content.split(b"\n"), 1):
@@ -190,6 +190,6 @@ def _entry(line: bytes) -> Entry:
 
 
 def _has_mark(content: bytes) -> bool:
-    """Whether some line starts as those of a log do: one that was cut short counts, too."""
+    """Whether a line begins like those of a log. A line that was cut short also counts."""
     start = b'{"' + MARK.encode() + b'":'
     return any(line.startswith(start) for line in content.split(b"\n"))

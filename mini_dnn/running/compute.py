@@ -54,7 +54,8 @@ def compute(operation: Operation, *given: Any, **fields: Any) -> Any:
         with closing(open_device(device)) if isinstance(device, str) else nullcontext(device) as opened:
             result = run(variant or best(operation, problem, opened), problem, arrays, opened)
     name, first = next(iter(problem.arrays.items()))
-    alone = np.ndim(given[0] if given else fields[name]) < len(first.shape)  # one entry, and no batch's axis
+    # A single entry without the axis of the batch
+    alone = np.ndim(given[0] if given else fields[name]) < len(first.shape)
     outputs = tuple(output[0] if alone else output for output in result.outputs.values())
     return outputs if len(outputs) > 1 else outputs[0]
 

@@ -30,7 +30,7 @@ def largest_part(
     Parameters
     ----------
     plan
-        Returns the plan for so many entries.
+        Returns the plan for this many entries.
     free
         Free bytes of the device's memory.
     most

@@ -37,8 +37,8 @@ class Result:
     layer_ms: float  # allocation, both copies and one op, by the wall clock
     compile_ms: float  # compiling and loading, or loading from the cache
     steps: int  # the number of parts into which the batch was split to fit in memory
-    timed: Timed = NOT_TIMED  # the timed runs; of a batch in several parts those of the last one
-    spans: tuple[Span, ...] = ()  # of a plan that overlaps copies with kernels
+    timed: Timed = NOT_TIMED  # the timed runs; for a batch in several parts, those of the last one
+    spans: tuple[Span, ...] = ()  # for a plan that overlaps copies with kernels
 
     @property
     def y(self) -> np.ndarray:
@@ -47,7 +47,7 @@ class Result:
 
     @property
     def op_samples_ms(self) -> tuple[float, ...]:
-        """One for each timed run; empty for a batch in several parts."""
+        """One value for each timed run; empty for a batch in several parts."""
         return self.timed.samples_ms if self.steps == 1 else ()
 
 
@@ -71,7 +71,7 @@ def run(
     timing
         How the launches are timed. If the device has no clock, there is no op time.
     most
-        Split the batch into parts of at most so many entries, even if more would fit.
+        Split the batch into parts of at most this many entries, even if more would fit.
     progress
         Called after each part.
 
@@ -109,9 +109,9 @@ def run_plans(
     Parameters
     ----------
     plan
-        Returns the plan for so many entries of the batch.
+        Returns the plan for this many entries of the batch.
     problem, arrays, device, timing, most, progress
-        As those of `run`.
+        See `run`.
     """
     outputs = empty_outputs(problem)
     parts = cut(problem.batch, largest_part(plan, problem, device.free_bytes(), most))
@@ -167,7 +167,7 @@ def run_planned(
     execution = Execution(planned, module, device, others=others)
     allocated = time.perf_counter()
     try:
-        execution.fill()  # a check of ours, in no layer time
+        execution.fill()  # our own check, which is not part of a layer time
         filled = time.perf_counter()
         given = planned.problem.named("in", "weight")
         for name, array in given.items():
@@ -209,7 +209,7 @@ def check_runnable(variant: Variant | Planned, device: Device) -> None:
     Raises
     ------
     DeviceError
-        It cannot; the message says what is needed.
+        The device cannot run it. The message says what is needed.
     """
     if isinstance(variant, Variant) and variant.host is not None:
         return
@@ -280,7 +280,7 @@ def _run_overlapped(
     device: Device,
     timing: Timing,
 ) -> tuple[float, Timed, tuple[Span, ...]]:
-    """The same for a plan that copies by itself; its layer time is from pinned memory to pinned memory."""
+    """Run a plan that copies by itself. The layer time is from page-locked memory to page-locked memory."""
     pinned: dict[str, np.ndarray] = {}
     for name, array in planned.problem.arrays.items():
         if array.split:

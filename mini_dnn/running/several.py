@@ -88,7 +88,7 @@ def run_on_several(
     gpus
         The devices, each with the name that messages use.
     variant, problem, arrays, timing
-        As those of `mini_dnn.running.runner.run`.
+        See `mini_dnn.running.runner.run`.
 
     Raises
     ------

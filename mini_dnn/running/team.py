@@ -114,7 +114,7 @@ class Team:
             All GPUs have failed, or `TRIES` of them with the same item.
         """
         source = enumerate(items)
-        again: deque[tuple[int, Any]] = deque()  # of GPUs that failed
+        again: deque[tuple[int, Any]] = deque()  # items of GPUs that failed
         done: dict[int, Done] = {}
         failed: dict[int, list[str]] = {}
         first, taken = 0, 0  # the oldest item without a result, and how many items were taken
@@ -144,7 +144,10 @@ class Team:
                 first += 1
 
     def each(self, item: Any, count: int | None = None) -> list[Any]:
-        """The results of one item in all processes, or the first so many, at the same time. None may fail."""
+        """Return the results of one item in all processes, or in the first ``count``, concurrently.
+
+        None may fail.
+        """
         some = self._members[:count]
         futures = [member.pool.submit(_do, member.place, self._opener, item) for member in some]
         return [future.result() for future in futures]
@@ -226,7 +229,7 @@ def _end(member: _Member, opener: Opener) -> None:
         with suppress(ProcessLookupError):
             os.kill(member.pid, signal.SIGKILL)  # its result is not needed
     elif member.pid:
-        with suppress(Exception):  # it has ended, or cannot close what has failed
+        with suppress(Exception):  # it has ended, or cannot close what failed
             member.pool.submit(_close, member.place, opener).result()
     member.items.clear()
     member.pool.shutdown(wait=True, cancel_futures=True)

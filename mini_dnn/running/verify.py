@@ -38,7 +38,7 @@ def verify(
     precision
         The precision of the variant: see `Operation.bound`.
     entries
-        Compare only so many entries of the batch, half of them from each end; all if None.
+        Compare only this many entries of the batch, half of them from each end; None for all.
     progress
         Called with the number of entries compared so far.
     """
@@ -71,7 +71,7 @@ def compare_entries(
     part
         The numbers of the entries along the batch.
 
-    Others are those of `verify`.
+    The other parameters are those of `verify`.
     """
     cut, given, found = _entries(problem, arrays, outputs, part)
     expected, bound = operation.answer(cut, given), operation.bound(cut, given, precision)
@@ -82,14 +82,14 @@ def compare_entries(
 def explained(
     operation: Operation, problem: Any, arrays: Arrays, outputs: Arrays, precision: str, found: Comparison
 ) -> str:
-    """The mistake that causes such a result, as ``": this is what one gets when ..."``; or an empty text.
+    """Return the mistake that gives such a result (``": this is what one gets when ..."``), or nothing.
 
     Parameters
     ----------
     found
         The comparison that failed. The entries around the first wrong element are examined.
 
-    Others are those of `verify`.
+    The other parameters are those of `verify`.
     """
     if found.first is None:
         return ""
@@ -140,7 +140,7 @@ def _sampled(
 
 
 def _all_finite(problem: Any, arrays: Arrays, outputs: Arrays) -> bool:
-    """Whether an audit is possible: infinities and NaN have to be compared one by one."""
+    """Whether an audit is possible: infinities and NaN must be compared one by one."""
     known = problem.arrays
     return all(
         np.isfinite(known[name].without_gap(y)).all() for name, y in (*arrays.items(), *outputs.items())

@@ -1,4 +1,4 @@
-"""``python -m mini_dnn.work FOLDER LIST NUMBER``: a job of an array runs the chunk in that line of a list."""
+"""``python -m mini_dnn.work FOLDER LIST NUMBER``: an array job runs chunk NUMBER of a list."""
 
 import sys
 from pathlib import Path

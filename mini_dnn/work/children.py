@@ -1,4 +1,4 @@
-"""Set-up of a process that serves another one."""
+"""Set-up of a process that works for another one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import threading
 
 
 def end_with_parent() -> None:
-    """Called first in a process: it leaves Ctrl-C to its parent, and ends when the parent has ended."""
+    """Leave Ctrl-C to the parent process, and end when it has ended. Call this first in a process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = mp.parent_process()
 

@@ -24,10 +24,10 @@ from mini_dnn.errors import MiniDnnError
 from mini_dnn.paths import write_atomically
 from mini_dnn.work.items import Item, Record, Work, read_record, seed_of, write_record
 
-MOST_WORDS = 4000  # characters of an error
+MOST_WORDS = 4000  # the most characters of an error
 
 Compute = Callable[[Any, int], Any]
-_set_up: dict[Path, tuple[Compute, Finalize]] = {}  # by the file of the work: one at most
+_set_up: dict[Path, tuple[Compute, Finalize]] = {}  # by the file of the work; at most one
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def _opened(shared: dict[str, Any]) -> AbstractContextManager[Compute]:
 
 
 def _kept(file: Path, shared: dict[str, Any]) -> AbstractContextManager[Compute]:
-    """The function that computes items of the work in this file, set up by the process's first chunk."""
+    """Return the function for the items of the work in this file. The process's first chunk sets it up."""
     if file not in _set_up:
         for other in list(_set_up):
             _set_up.pop(other)[1]()
@@ -157,7 +157,7 @@ def _compute(
         try:
             found = compute(value, seed_of(key))
             write_record(results, name, key, Record(found, time.monotonic() - began))
-        except Exception as error:  # a full disk, short memory, a fault of ours: of this item alone
+        except Exception as error:  # a full disk, short memory, a fault of ours: only this item fails
             errors[name] = f"{type(error).__name__}: {error}"[:MOST_WORDS]
         each()
     return Ended(setup_s, errors)

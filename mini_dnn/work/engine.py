@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import Executor, Future
 from pathlib import Path
 
-CHUNK_S = 1.0  # where a chunk costs a millisecond
+CHUNK_S = 1.0  # if the overhead of a chunk is a millisecond
 
 
 class Engine:
@@ -21,7 +21,7 @@ class Engine:
     item_s
         Seconds that an item takes, if the profile says so.
     poll_s
-        Seconds between two looks at the results of running chunks.
+        Seconds between two checks for results of running chunks.
     grace_s
         Seconds after the end of a worker until its files are visible, at most.
     shares_fate
@@ -31,7 +31,7 @@ class Engine:
     keeps
         Whether a worker keeps the set-up that its chunks share until the executor ends.
     by_hand
-        Whether chunks are written into a script instead of being submitted: see `write`.
+        Whether chunks are written to a script that the user submits: see `write`.
     """
 
     workers = 1
@@ -50,7 +50,7 @@ class Engine:
         raise NotImplementedError
 
     def write(self, folder: Path, chunks: Sequence[str]) -> Path:
-        """Write a script that runs chunks, to be submitted by hand."""
+        """Write a script that runs chunks, which the user submits."""
         raise NotImplementedError
 
     def adopted(self) -> dict[str, Future[None]]:

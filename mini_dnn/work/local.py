@@ -13,7 +13,7 @@ from mini_dnn.work.engine import Engine
 
 
 class Inside(Executor):
-    """Runs what it is given before `submit` returns."""
+    """Runs each call before `submit` returns."""
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **words: Any) -> Future[Any]:
         """Call a function."""

@@ -42,7 +42,7 @@ def locked(path: Path, refusal: str, remove: bool = False) -> Iterator[None]:
                 raise UsageError(refusal) from error
             except OSError as error:
                 raise UsageError(f"{path} cannot be locked ({error}); choose a folder elsewhere") from error
-            if not _is_at(file, path):  # whoever had it locked before has removed it
+            if not _is_at(file, path):  # the previous owner of the lock has removed it
                 continue
             try:
                 yield

@@ -2,19 +2,19 @@
 
 Each executor reads its own keys, and refuses those of others. Each line may be omitted::
 
-    item_seconds = 90               # what an item takes; otherwise the first ones are measured
+    item_seconds = 90               # the time of an item; without it, the first items are measured
 
     # local
-    workers = 4                     # processes; `dask` waits for as many
+    workers = 4                     # processes; `dask` waits for this many
 
-    # slurm, sbatch: of one job
+    # # slurm, sbatch: for one job
     partition = "gpu"
     account = "ece408"
     constraint = "a40"              # one kind of GPU, so that times compare
     gpus_per_node = 1
     cpus = 4
     memory_gb = 32
-    minutes = 60                    # Slurm then ends the job
+    minutes = 60                    # after this time, Slurm ends the job
     jobs_at_once = 8
     setup = ["module load cuda/12.4"]   # shell commands, before each job
 
@@ -24,7 +24,7 @@ Each executor reads its own keys, and refuses those of others. Each line may be 
     # dask
     scheduler = "tcp://HOST:8786"   # or scheduler_file = "FILE"
     tls_ca = "ca.pem"               # and tls_cert, tls_key
-    resources = { GPU = 1 }         # that workers were started with
+    resources = { GPU = 1 }         # the resources that workers were started with
 
     [gpu]                           # any of these keys, for work that needs a GPU
     partition = "gpu"
@@ -68,7 +68,7 @@ class Profile:
     tls_cert: str = ""
     tls_key: str = ""
     resources: Mapping[str, float] = field(default_factory=dict)
-    gpu: Profile | None = None  # for work that needs a GPU, where that goes elsewhere
+    gpu: Profile | None = None  # for work that needs a GPU, if it runs elsewhere
 
 
 def read_profile(file: Path | None, executor: str) -> Profile:
@@ -86,7 +86,7 @@ def read_profile(file: Path | None, executor: str) -> Profile:
         inner = values.pop("gpu", None)
         profile = _read(TomlTable(values), executor)
         if inner is not None:
-            TomlTable(inner, "gpu")  # refuses what is no table
+            TomlTable(inner, "gpu")  # raises an error if it is not a table
             own = {"gpus_per_node": 1} if executor in SLURM else {}
             profile = replace(profile, gpu=_read(TomlTable(own | values | inner, "gpu"), executor))
     except OSError as error:

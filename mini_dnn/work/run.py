@@ -21,10 +21,10 @@ from mini_dnn.work.engine import Engine
 from mini_dnn.work.items import Item, Record, Work
 from mini_dnn.work.locks import locked
 
-MOST_DEATHS = 3  # of workers with one item, until it is given up
-SETUPS = 10  # times its set-up a chunk takes at least, where that is longer than a chunk needs to be
+MOST_DEATHS = 3  # workers that may die with one item before it is given up
+SETUPS = 10  # a chunk takes at least this many times its set-up, if that is longer than required
 
-Heard = Callable[[str, Record, bool], None]  # an item's name, its result, and whether it was there already
+Heard = Callable[[str, Record, bool], None]  # an item's name, its result, and whether it already existed
 
 
 @dataclass
@@ -40,8 +40,8 @@ class _Chunk:
     name: str
     items: dict[str, Item]
     future: Future[None]
-    apart: bool = False  # it runs beside no other
-    gone: float | None = None  # when its worker was seen to have stopped
+    apart: bool = False  # it runs without others next to it
+    gone: float | None = None  # when its worker was found to have stopped
 
 
 def run_items(
@@ -84,7 +84,7 @@ class _Run:
         self._work, self._engine, self._folder, self._heard = work, engine, folder, heard
         self.found = Found()
         self.left: deque[Item] = deque()
-        self._apart: deque[Item] = deque()  # what may have killed a worker that others shared
+        self._apart: deque[Item] = deque()  # items that may have killed a worker which others shared
         self._flight: list[_Chunk] = []
         self._deaths: Counter[str] = Counter()
         self._faults = self._unbegun = 0
@@ -170,7 +170,7 @@ class _Run:
         more: dict[str, Any] = {"each": self._collect_all} if self._engine.inside else {}
         more |= {"keeps": True} if self._engine.keeps else {}
         given = _Chunk(name, {item.name: item for item in items}, Future(), apart)
-        self._flight.append(given)  # before: it may be done when `submit` returns
+        self._flight.append(given)  # first, because it may be complete when `submit` returns
         try:
             given.future = pool.submit(chunk.run_chunk, str(self._folder), name, **more)
         except BrokenExecutor as error:
@@ -188,7 +188,7 @@ class _Run:
         for one in list(self._flight):
             if one.future.done():
                 error = one.future.exception()
-                if isinstance(error, errors.MiniDnnError):  # of the engine, not of the worker
+                if isinstance(error, errors.MiniDnnError):  # an error of the engine, not of the worker
                     raise error
                 broken |= isinstance(error, BrokenExecutor)
                 self._end(one)
@@ -221,7 +221,7 @@ class _Run:
         if how is None and one.gone is None:
             one.gone = time.monotonic()
         if how is None and one.gone is not None and time.monotonic() - one.gone < self._engine.grace_s:
-            return  # a network file system may show what it wrote a little later
+            return  # a network file system may show its files a little later
         self._flight.remove(one)
         errors_of = how.errors if how else {}
         for name, item in list(one.items.items()):
@@ -231,7 +231,7 @@ class _Run:
             elif self._take(item, known=False):
                 del one.items[name]
         if how:
-            if not self._engine.keeps:  # each chunk has a set-up of its own
+            if not self._engine.keeps:  # each chunk has its own set-up
                 self._setup_s = max(self._setup_s, how.setup_s)
             self._fault(how)
             self.left.extendleft(reversed(one.items.values()))

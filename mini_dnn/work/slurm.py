@@ -1,7 +1,8 @@
 """Slurm as an executor: submitit submits arrays of jobs, and `squeue` says which of them still exist.
 
-The files that submitit pickles after a job are never read, as a submission may have written them. `squeue`
-needs no accounting. While the controller restarts, nothing is concluded from its silence.
+The files that submitit pickles after a job are never read, because a submission may have written them.
+`squeue` does not need accounting. While the controller restarts and does not answer, nothing is concluded
+from that.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ from mini_dnn.work.profile import Profile
 if TYPE_CHECKING:
     from submitit import AutoExecutor
 
-NAME = "mini_dnn"  # of the jobs, in squeue
-ARRAY = 1000  # jobs at most that are queued at a time: Slurm takes 1,001 in an array unless told otherwise
+NAME = "mini_dnn"  # of the jobs in squeue
+ARRAY = 1000  # the most queued jobs: by default, Slurm accepts 1,001 in an array
 POLL_S = 2.0
-SILENCE_S = 3600.0  # for which a controller may not answer
+SILENCE_S = 3600.0  # how long a controller may fail to answer
 UNREACHABLE = ("Unable to contact slurm controller", "Connection refused", "Socket timed out", "Zero Bytes")
 OVER = ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY", "DEADLINE")
-LEAST_S, MOST_S = 600.0, 3600.0  # of a chunk
-LIMIT_PART = 0.8  # of the time limit, after which a job begins no other item
+LEAST_S, MOST_S = 600.0, 3600.0  # for a chunk
+LIMIT_PART = 0.8  # of the time limit: after it, a job begins no further item
 
 
 class JobError(Exception):
@@ -50,7 +51,7 @@ class Slurm(Engine):
     Parameters
     ----------
     submits
-        Whether jobs are submitted; otherwise scripts are written, for ``sbatch`` by hand.
+        Whether to submit jobs. Otherwise, scripts are written that the user submits with ``sbatch``.
     """
 
     profile: Profile
@@ -69,16 +70,16 @@ class Slurm(Engine):
         return ARRAY
 
     def open(self, folder: Path) -> Executor:
-        """Submits through submitit."""
+        """Return an executor that submits through submitit."""
         self._pool = SlurmExecutor(self.profile, folder)
         return self._pool
 
     def write(self, folder: Path, chunks: Sequence[str]) -> Path:
-        """A script for ``sbatch``."""
+        """Write a script for ``sbatch``."""
         return write_script(self.profile, folder, chunks)
 
     def adopted(self) -> dict[str, Future[None]]:
-        """Jobs that are still queued or running, by their chunk."""
+        """Return jobs that are still queued or running, by their chunk."""
         assert self._pool is not None, "it is open"
         return {str(args[-1]): future for args, future in self._pool.adopt()}
 
@@ -92,9 +93,9 @@ class Slurm(Engine):
 
 
 class SlurmExecutor(Executor):
-    """What is submitted within a moment is one array of jobs.
+    """Submits calls that arrive within a moment as one array of jobs.
 
-    A future's result is None: functions leave their results in files.
+    A future's result is None, because functions leave their results in files.
     """
 
     def __init__(self, profile: Profile, folder: Path) -> None:
@@ -110,7 +111,7 @@ class SlurmExecutor(Executor):
         self._thread: threading.Thread | None = None
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **words: Any) -> Future[Any]:
-        """Queue a call; arguments are plain values."""
+        """Queue a call. The arguments are plain values."""
         if self._failed:
             raise self._failed
         future: Future[Any] = Future()
@@ -121,7 +122,7 @@ class SlurmExecutor(Executor):
         return future
 
     def adopt(self) -> list[tuple[list[Any], Future[None]]]:
-        """The arguments of calls that an earlier executor submitted, and that Slurm still has."""
+        """Return the arguments of calls that an earlier executor submitted and that Slurm still has."""
         if not self._args:
             return []
         states = _states()
@@ -137,7 +138,7 @@ class SlurmExecutor(Executor):
         return [(self._args[job], future) for job, future in self._jobs.items()]
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Stop monitoring; jobs continue."""
+        """Stop monitoring. Jobs continue."""
         with self._wake:
             self._closed = True
             self._wake.notify()
@@ -153,7 +154,7 @@ class SlurmExecutor(Executor):
         while True:
             with self._wake:
                 count = -1
-                while not self._closed and count != len(self._new):  # more may be on their way
+                while not self._closed and count != len(self._new):  # more calls may follow
                     count = len(self._new)
                     self._wake.wait_for(lambda: self._closed, POLL_S / 4)
                 if self._closed:
@@ -163,7 +164,7 @@ class SlurmExecutor(Executor):
                 if new and not self._submit(new):
                     self._new = new + self._new
                 self._look()
-            except Exception as error:  # each caller hears of it, and nothing more can be submitted
+            except Exception as error:  # each caller receives it, and nothing more can be submitted
                 self._failed = error
                 for future in [*self._jobs.values(), *(future for _, _, future in new)]:
                     if not future.done():
@@ -172,11 +173,11 @@ class SlurmExecutor(Executor):
             time.sleep(POLL_S / 2)
 
     def _submit(self, new: list[tuple[Callable[..., None], tuple[Any, ...], Future[None]]]) -> bool:
-        """Submit an array; false if the controller does not answer."""
+        """Submit an array. Return false if the controller does not answer."""
         calls = [functools.partial(_in_job, function, *args) for function, args, _ in new]
         try:
             jobs = self._pool.submit_array(calls)
-        except RuntimeError as error:  # of submitit, with sbatch's words
+        except RuntimeError as error:  # submitit's error, with the message of sbatch
             if any(words in str(error) for words in UNREACHABLE):
                 self._refuse_silence()
                 return False
@@ -213,7 +214,7 @@ class SlurmExecutor(Executor):
 
 
 def write_script(profile: Profile, folder: Path, chunks: Sequence[str]) -> Path:
-    """A script for ``sbatch``: the chunks are one array of jobs, and need nothing but this package."""
+    """Write a script for ``sbatch``: the chunks are one array of jobs, which only need this package."""
     name = f"{NAME}-{chunks[0]}"
     listed = (folder / f"{name}.txt").resolve()
     write_atomically(listed, ("\n".join(chunks) + "\n").encode())
@@ -244,13 +245,13 @@ def _flag(key: str, value: object) -> str:
 
 
 def _in_job(function: Callable[..., None], *args: Any) -> None:
-    """Called in a job: Slurm ends it at its limit, so submitit need not interrupt an item before."""
+    """Run a function in a job. Slurm ends it at its limit, so submitit need not interrupt an item earlier."""
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     function(*args)
 
 
 def _states() -> Mapping[str, str] | None:
-    """The state of each of this user's jobs, by id; None if the controller does not answer."""
+    """Return the state of each of this user's jobs by id, or None if the controller does not answer."""
     words = ["squeue", "--noheader", "--array", "--states=all", f"--user={os.getuid()}", f"--name={NAME}"]
     done = subprocess.run([*words, "--format=%i|%T"], capture_output=True, text=True, check=False)
     if done.returncode:
@@ -260,7 +261,7 @@ def _states() -> Mapping[str, str] | None:
 
 
 def _known(file: Path) -> dict[str, list[Any]]:
-    """What earlier executors submitted, by job."""
+    """Return what earlier executors submitted, by job."""
     try:
         found = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
         return {str(job): list(args) for job, args in found.items()}
@@ -294,7 +295,7 @@ def _submitit_executor(profile: Profile, folder: Path) -> AutoExecutor:
         slurm_account=profile.account or None,
         slurm_constraint=profile.constraint or None,
         slurm_array_parallelism=profile.jobs_at_once,
-        slurm_srun_args=[f"--cpus-per-task={profile.cpus}"],  # Slurm 22.05 no longer tells srun
+        slurm_srun_args=[f"--cpus-per-task={profile.cpus}"],  # since Slurm 22.05, srun does not inherit it
         slurm_setup=list(profile.setup) or None,
         slurm_additional_parameters=dict(profile.sbatch) or None,
     )

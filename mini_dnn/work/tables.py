@@ -10,7 +10,7 @@ from mini_dnn.errors import UsageError, meant, nearest
 
 REQUIRED: Any = object()
 
-MOST_BYTES = 1 << 20  # of a file of TOML
+MOST_BYTES = 1 << 20  # of a TOML file
 
 
 class TomlTable:
@@ -36,7 +36,7 @@ class TomlTable:
         return key in self._values
 
     def get(self, key: str, default: Any = REQUIRED, what: str = "a value") -> Any:
-        """The value as it is; ``what`` it should be is for the message if it is missing."""
+        """Return the value unchanged. ``what`` describes it in the message if it is missing."""
         self._asked.add(key)
         if key in self._values:
             return self._values[key]
@@ -49,7 +49,7 @@ class TomlTable:
         return default
 
     def finish(self) -> None:
-        """Refuse unknown keys."""
+        """Raise an error for unknown keys."""
         unknown = sorted(set(self._values) - self._asked)
         if unknown:
             raise UsageError(
@@ -116,7 +116,7 @@ class TomlTable:
         return list(values)
 
     def rows(self, key: str, what: str) -> list[list[Any]]:
-        """One or more lists; ``what`` they should be is for messages."""
+        """One or more lists. ``what`` describes them in messages."""
         rows = self._typed(key, REQUIRED, list, what)
         if not rows:
             raise UsageError(f"'{self._path(key)}' is empty; expected {what}")
