@@ -10,7 +10,7 @@ from typing import Any
 from mini_dnn.device.finding import Finding, Place
 from mini_dnn.ops.hints import ACCURACY, INFINITE
 
-# What a mistake is called that shows in several ways: by the first of these.
+# The word for a mistake that shows in several ways: the first of these kinds.
 CAUSES = (
     "compile",
     "launch",
@@ -29,12 +29,12 @@ CAUSES = (
     "wrong",
 )
 OF_OUTPUTS = ("wrong", "unwritten")
-OF_ORDER = ("race", "uninitialised")  # how a missing barrier shows, in one order or another
+OF_ORDER = ("race", "uninitialised")  # symptoms of a missing barrier, depending on the order
 OF_MEETINGS = ("divergence", "warp-mask", "deadlock")
-OF_INDICES = ("out-of-bounds", "misaligned")  # how a wrong index shows; so does a race of two writes
+OF_INDICES = ("out-of-bounds", "misaligned")  # symptoms of a wrong index; a race of two writes is one, too
 OF_TWO_LINES = ("race", "async", "cluster")
 NUMBER = re.compile(r"\b\d[\d,]*")
-MET_LATER = "not found in "  # how the note begins that `all_schedules` adds
+MET_LATER = "not found in "  # the beginning of the note that `all_schedules` adds
 
 
 @dataclass
@@ -42,17 +42,17 @@ class Mistake:
     """One cause, and the problems or orders in which it was found."""
 
     finding: Finding
-    met: list[Any]  # problems, or orders
+    met: list[Any]  # the problems or orders
     effects: list[Finding] = field(default_factory=list)
-    rounds: bool = True  # results that were wrong so far may be those of a lower precision
+    rounds: bool = True  # wrong results so far may be those of a lower precision
 
     def told(self) -> Finding:
-        """The cause, with its effects."""
+        """The cause, together with its effects."""
         effects = tuple(self._rounded(effect) for effect in self.effects)
         return replace(self._rounded(self.finding), effects=effects)
 
     def _rounded(self, finding: Finding) -> Finding:
-        """Without a note that the result is rounded, if results of other problems are not."""
+        """Remove the note that the result is rounded, if results of other problems are not."""
         return replace(
             finding,
             notes=tuple(note for note in finding.notes if self.rounds or not note.startswith(ACCURACY)),
@@ -65,7 +65,7 @@ class Mistake:
         for other in (finding, *finding.effects):
             if not any(same_mistake(other, known) for known in (self.finding, *self.effects)):
                 self.effects.append(replace(other, effects=()))
-        if finding.kind == "wrong":  # one problem tells more of it than another
+        if finding.kind == "wrong":  # one problem may give more information than another
             self.rounds &= any(note.startswith(ACCURACY) or INFINITE in note for note in finding.notes)
             self.finding = _with_notes(self.finding, finding)
             self.effects = [_with_notes(effect, finding) for effect in self.effects]
@@ -162,7 +162,7 @@ def _spoils_outputs(cause: Finding, effect: Finding, together: bool) -> bool:
 
 
 def _of_one_array(a: Finding, b: Finding) -> bool:
-    """Whether they may concern the same array. The array of local variables and of operands is not known."""
+    """Whether they may be about the same array. The array of local variables and operands is unknown."""
     names = {finding.array.partition("[")[0] for finding in (a, b) if finding.memory}
     return len(names) < 2 or a.memory == b.memory == "shared"
 

@@ -1,4 +1,4 @@
-"""Results that depend on undefined values: of uninitialised variables, and of absent lanes."""
+"""Results that depend on undefined values: those of uninitialised variables, and of absent lanes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def by_chance(
     Parameters
     ----------
     part
-        Returns the plan for so many entries of the batch.
+        Returns the plan for this many entries of the batch.
     """
     planned = part(problem.batch)
     unset = unset_variables(device.compile(planned.source, planned.defines).path)
@@ -49,7 +49,7 @@ def by_chance(
             second = run_plans(part, problem, arrays, device).outputs
         same = _same(operation, problem, arrays, first, second, planned.precision)
     except KernelError:
-        same = False  # of one of them: an index, say
+        same = False  # one of them is an index, for example
     except (DeviceError, LaunchError):
         return None  # nothing else may be compiled here
     return None if same else _finding(own)

@@ -29,11 +29,13 @@ from mini_dnn.running.runner import check_runnable, run_plans
 from mini_dnn.variant import Planned, Variant
 
 RUNS = 2  # on the same memory
-RUNS_AT_FIRST = 4  # at the first problem, in the first order: what a run leaves may show in a later one
-LARGE = 4 << 20  # bytes of a problem that takes so long that one run has to do, where there are others
+# At the first problem, in the first order: a later run may show what an earlier one leaves behind
+RUNS_AT_FIRST = 4
+# Bytes of a problem that takes so long that one run must be enough, if there are other problems
+LARGE = 4 << 20
 AGAIN = "skipped because of the endless loop that was found"
 
-Progress = Callable[[int, int], None]  # problems done so far, and all
+Progress = Callable[[int, int], None]  # the number of complete problems, and of all
 
 
 def check(
@@ -52,7 +54,8 @@ def check(
     Parameters
     ----------
     problems
-        None: those of the operation, and its ordinary ones if the variant refuses some, or fails there.
+        The problems; by default those of the operation, and ordinary ones if the variant refuses some or
+        fails.
     seed
         The seed of the inputs and of the random order.
     schedules
@@ -97,7 +100,7 @@ def check(
 
 
 def _trials(operation: Operation, problems: Sequence[Any] | None, large: bool) -> dict[Any, Trial]:
-    """Those that belong to a check, by their problems."""
+    """Return the trials that belong to a check, by their problems."""
     if problems is not None:
         return {problem: Trial(problem, sampled=True) for problem in problems} if large else {}
     found = [*operation.trials, *(Trial(one, sampled=True) for one in operation.large if large)]
@@ -105,7 +108,7 @@ def _trials(operation: Operation, problems: Sequence[Any] | None, large: bool) -
 
 
 def check_plans(operation: Operation, planned: Sequence[Planned], seed: int) -> Report:
-    """The same for plans that were computed elsewhere, on the emulator that represents a GPU.
+    """Check plans that were computed elsewhere, on the emulator that represents a GPU.
 
     The kernel file is already compiled and judged, and is not compiled for a GPU.
 
@@ -140,10 +143,10 @@ class _Run:
     device: StreamEmulator
     seed: int
     schedules: Sequence[str]
-    plan: Callable[[Any], Planned | str]  # the limit that a problem hits, in words, where it is refused
+    plan: Callable[[Any], Planned | str]  # returns the exceeded limit, in words, for a refused problem
     progress: Progress | None
     trials: Mapping[Any, Trial] = field(default_factory=dict)  # by their problems
-    looks: bool = False  # at the kernel file as a CUDA compiler does; that takes a compiler
+    looks: bool = False  # whether to inspect the kernel file as a CUDA compiler does, which needs a compiler
     ask_nvcc: bool = False
 
     def all(self, problems: Sequence[Any], before: Sequence[Result] = ()) -> list[Result]:
@@ -167,7 +170,7 @@ class _Run:
         with ThreadPoolExecutor(1) as other:
             words = partial(self.device.words, first.source, first.defines)
             asked = other.submit(verdict, first.source, first.defines, self.device.arch, words, self.ask_nvcc)
-            # all at once: one after the other takes most of a check's time
+            # All at once, because one after the other takes most of a check's time
             self.device.build(first.source, [one.defines for one in planned])
             return asked.result()
 
@@ -234,7 +237,7 @@ class _Run:
         return self.operation.inputs(trial.problem, self.seed)
 
     def _in_order(self, problem: Any, planned: Planned, examples: Examples, runs: int) -> Finding | None:
-        """The first finding of so many runs in the selected order."""
+        """The first finding of these runs in the selected order."""
         self.device.axes = {name: array.axes for name, array in planned.arrays.items()}
         if planned.fits(self.device.free_bytes()):
             return Runs(planned, self.device).check(examples.of(runs))
@@ -249,7 +252,7 @@ class _Run:
         return caught(in_parts, planned, self.device) or example.judge(outputs)
 
     def _part(self, problem: Any) -> Callable[[int], Planned]:
-        """The plan for so many entries of a problem's batch."""
+        """Return a function that gives the plan for this many entries of a problem's batch."""
 
         def part(n: int) -> Planned:
             planned = self.plan(problem.with_batch(n))

@@ -1,7 +1,7 @@
-"""Code of the host in kernels, where no CUDA compiler says so: g++ knows no difference.
+"""Find host code in kernels if no CUDA compiler reports it: g++ does not know the difference.
 
-Only what is certain is told. Names are all that is looked at: of several functions of one name, one with
-``__device__`` makes all of them right.
+Only certain mistakes are reported. Only names are compared: of several functions with the same name, one with
+``__device__`` makes all of them valid.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ NO_VARIABLES = {
     "namespace",
 }
 BEFORE_PARENTHESES = ("__launch_bounds__", "__attribute__", "__align__", "alignas", "decltype", "noexcept")
-# Of the C and C++ libraries, what CUDA has not: its math, printf, malloc, assert and clock it has.
+# Names of the C and C++ libraries that CUDA lacks. It has math, printf, malloc, assert and clock.
 HOST_LIBRARY = {"rand", "srand", "drand48", "exit", "fprintf", "sprintf", "puts", "getenv", "fopen", "system"}
 HOST_STD = {
     "max",
@@ -62,12 +62,12 @@ HOST_STD = {
 
 @dataclass(frozen=True)
 class Use:
-    """A name of the host in code of a GPU."""
+    """A host name in code for a GPU."""
 
     name: str
-    kernel: str  # or the ``__device__`` function
+    kernel: str  # or ``__device__`` function
     at: Token
-    declared: Token | None  # None: in the C or C++ library
+    declared: Token | None  # None if it is in the C or C++ library
     is_call: bool
 
 
@@ -93,7 +93,7 @@ class _File:
 
 @dataclass(frozen=True)
 class Declared:
-    """What a preprocessed kernel file declares, with the words of CUDA C++ left in it."""
+    """The declarations in a preprocessed kernel file that still contains the words of CUDA C++."""
 
     uses: tuple[Use, ...]
     host: dict[str, Token]  # functions and variables of the host
@@ -102,7 +102,7 @@ class Declared:
 
 
 def read(preprocessed: str) -> Declared:
-    """Look at a kernel file in which ``__device__`` and its like are still words."""
+    """Parse a kernel file in which ``__device__`` and similar words are not replaced."""
     file = _File()
     _declarations(tokens_of(preprocessed), file, in_class=False)
     host = {f.name.text: f.name for f in file.functions if not f.on_gpu and f.name.text not in file.on_gpu}
@@ -110,7 +110,7 @@ def read(preprocessed: str) -> Declared:
 
 
 def _declarations(tokens: Sequence[Token], file: _File, in_class: bool) -> None:
-    """Functions and variables of a namespace or class."""
+    """Parse the functions and variables of a namespace or class."""
     chunk: list[Token] = []
     at = 0
     while at < len(tokens):
@@ -141,7 +141,7 @@ def _declarations(tokens: Sequence[Token], file: _File, in_class: bool) -> None:
 
 
 def _first_call(chunk: Sequence[Token]) -> int | None:
-    """Where the parameters of a function begin."""
+    """Return where the parameters of a function begin."""
     at = 0
     while at < len(chunk):
         if chunk[at].text == "(":
@@ -161,8 +161,8 @@ def _function(chunk: list[Token], opens: int, body: list[Token], file: _File, in
     words = {token.text for token in chunk[:opens]}
     name = chunk[opens - 1]
     on_gpu = bool(words & ON_GPU)
-    if "operator" in words or (in_class and opens == 1):  # an operator, or a constructor
-        on_gpu = True  # who calls it cannot be told by names
+    if "operator" in words or (in_class and opens == 1):  # an operator or a constructor
+        on_gpu = True  # its callers cannot be found by name
     function = _Function(
         name, on_gpu, "__global__" in words, "constexpr" in words, in_class, chunk[opens:], body
     )
@@ -174,7 +174,7 @@ def _function(chunk: list[Token], opens: int, body: list[Token], file: _File, in
 
 
 def _bounds(head: Sequence[Token], name: Token, file: _File) -> None:
-    """The most threads of a block that a kernel says it is for, where that is a number or a product."""
+    """The largest block size that a kernel declares, if it is a number or a product."""
     at = next((i for i, token in enumerate(head) if token.text == "__launch_bounds__"), None)
     if at is None or at + 1 >= len(head) or head[at + 1].text != "(":
         return
@@ -191,7 +191,7 @@ def _variable(chunk: list[Token], file: _File, in_class: bool) -> None:
         return
     ends = next((i for i, token in enumerate(chunk) if token.text in ("=", "{", "[")), len(chunk))
     opens = _first_call(chunk[:ends])
-    if opens is not None:  # a function without its body
+    if opens is not None:  # a function without a body
         if words & ON_GPU:
             file.on_gpu.add(chunk[opens - 1].text)
         return
@@ -208,13 +208,13 @@ def _variable(chunk: list[Token], file: _File, in_class: bool) -> None:
     is_pointer = any(token.text == "*" for token in chunk[:ends])
     known = {"const", "constexpr"} & {token.text for token in chunk[:ends]}
     if known and (is_pointer or not is_array or "constexpr" in known):
-        return  # the compiler puts its value in its place
+        return  # the compiler replaces it by its value
     if not words & {"struct", "class", "union"}:
         file.variables[name.text] = name
 
 
 def _uses(file: _File) -> Iterator[Use]:
-    """Each name of the host once, where code that kernels reach uses it first."""
+    """Yield each host name once, where code that kernels reach first uses it."""
     own = {function.name.text for function in file.functions}
     host = {f.name.text: f for f in file.functions if not f.on_gpu and f.name.text not in file.on_gpu}
     told: set[str] = set()
@@ -247,16 +247,16 @@ def _uses(file: _File) -> Iterator[Use]:
 
 
 def _reached(file: _File) -> list[_Function]:
-    """Kernels, and functions with ``__device__`` that they call, by names."""
+    """The kernels, and the ``__device__`` functions that they call, found by name."""
     reached = [function for function in file.functions if function.is_kernel]
-    for function in reached:  # which grows
+    for function in reached:  # the list grows during the loop
         words = {token.text for token in function.body}
         reached += [f for f in file.functions if f.on_gpu and f.name.text in words and f not in reached]
     return reached
 
 
 def _local_names(function: _Function) -> set[str]:
-    """Names that a function declares itself: its parameters and variables."""
+    """The names that a function declares: its parameters and variables."""
     found = set()
     tokens = [*function.head, *function.body]
     for at in range(1, len(tokens)):
@@ -280,7 +280,7 @@ def _is_call(body: Sequence[Token], at: int) -> bool:
 
 
 def _varies(body: Sequence[Token], at: int, function: _Function) -> bool:
-    """Whether a call's arguments are known only as the kernel runs: a parameter, or a thread's number."""
+    """Whether the arguments of a call are only known at run time: a parameter, or a thread index."""
     opens = next(i for i in range(at, len(body)) if body[i].text == "(")
     words = {token.text for token in body[opens : closing(body, opens)]}
     changing = {"threadIdx", "blockIdx", "blockDim", "gridDim"} | {t.text for t in function.head}

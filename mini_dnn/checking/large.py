@@ -1,4 +1,4 @@
-"""Problems that are too large to run: some of their blocks run, including the last ones, in sparse memory."""
+"""Problems that are too large to run: some blocks run, including the last ones, in sparse memory."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from mini_dnn.variant.plan import Gemm
 
 BLOCKS = 8  # of each launch
 LIMIT = 3_000_000  # steps of a block
-GPU_BYTES = 80 << 30  # of a large GPU: what does not fit there is cut by its batch here, too
-DENSE_BYTES = 16 << 20  # arrays up to this size, and an entry of the batch, have random values
+GPU_BYTES = 80 << 30  # memory of a large GPU: a batch that does not fit is split here as well
+DENSE_BYTES = 16 << 20  # arrays up to this size, and one entry of the batch, get random values
 TOO_MUCH = "each block does too much work to run some of them at this size"
 
 
@@ -42,7 +42,7 @@ def try_some(
     Parameters
     ----------
     part
-        Returns the plan for so many entries of the batch.
+        Returns the plan for this many entries of the batch.
     """
     try:
         planned = part(largest_part(part, problem, GPU_BYTES))
@@ -51,7 +51,7 @@ def try_some(
         with device.sample(BLOCKS, LIMIT):
             return Result(problem, _found(device, planned, operation, seed), sampled=True)
     except KernelError as error:
-        if error.finding.kind in ("endless", "deadlock"):  # it may wait for blocks that are not run
+        if error.finding.kind in ("endless", "deadlock"):  # it may wait for blocks that do not run
             return Result(problem, refused=TOO_MUCH)
         return Result(problem, error.finding, sampled=True)
     except MiniDnnError as error:
@@ -88,14 +88,14 @@ def _own(buffer: Any) -> EmulatorBuffer:
 
 
 def _last_entry(buffer: EmulatorBuffer) -> np.ndarray:
-    """The last entry of the first axis, in the buffer's memory."""
+    """Return the last entry of the first axis, in the buffer's memory."""
     return buffer.part(buffer.shape[0] - 1, buffer.shape[0]).bytes().view(buffer.dtype)
 
 
 def _fill(
     operation: Operation, problem: Any, buffers: Mapping[str, EmulatorBuffer], seed: int
 ) -> Arrays | None:
-    """Values of the last entry of the batch, and of shared arrays; None if an entry is too large."""
+    """Return values for the last entry of the batch and for shared arrays; None if an entry is too large."""
     one = problem.with_batch(1)
     whole, small = problem.arrays, one.arrays
     cut = all(array.split or whole[name].shape == array.shape for name, array in small.items())

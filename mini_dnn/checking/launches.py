@@ -57,7 +57,7 @@ def check_launches(
     Parameters
     ----------
     plan
-        Returns the plan for so many entries of the batch.
+        Returns the plan for this many entries of the batch.
     batch
         The number of entries.
     arch
@@ -70,7 +70,7 @@ def check_launches(
     if any(_beyond(launch.grid, GRID_LIMIT) for launch in planned.launches):  # the runner splits such a batch
         planned = plan(1)
     for launch in planned.launches:
-        if launch.code:  # another variant's, which is checked by itself
+        if launch.code:  # the kernel of another variant, which is checked separately
             continue
         at = _At(planned.source, launch)
         finding = _kernel(at, kernels) or _geometry(at)
@@ -168,7 +168,7 @@ def _arguments(at: _At, kernels: Kernels) -> Finding | None:
     launch = at.launch
     signature = kernels.signatures.get(launch.kernel)
     if signature is None or signature.parameters is None:
-        return None  # the device looks at what it was given
+        return None  # the device checks it
     taken, passed = signature.parameters, launch.args
     if len(taken) != len(passed):
         what = (
@@ -193,7 +193,10 @@ def _arguments(at: _At, kernels: Kernels) -> Finding | None:
 
 
 def _wanted(parameter: Parameter, argument: Argument) -> str:
-    """What should be passed instead; empty if the argument fits, or if that is not known."""
+    """Describe what should be passed instead.
+
+    The text is empty if the argument fits, or if that is unknown.
+    """
     is_buffer = isinstance(argument, str | Images)
     if parameter.is_tensor_map:
         return "" if isinstance(argument, TensorMap) else "a TensorMap(...)"

@@ -1,4 +1,4 @@
-"""Code that g++ accepts, but a CUDA compiler or a GPU refuses: found by nvcc, or by inspection without it."""
+"""Code that g++ accepts but a CUDA compiler or a GPU refuses, found by nvcc, or by inspection without it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from mini_dnn.variant import Planned, ceil_div
 from mini_dnn.variant.plan import CopyToSymbol, Launch
 from mini_dnn.variant.signatures import Kernels
 
-CONSTANT_BYTES = 64 * 1024  # CUDA C++ Programming Guide, technical specifications: of all GPUs
-REGISTERS = 64 * 1024  # of a block; likewise
-UNIT = 256  # registers that a warp is given at a time
+CONSTANT_BYTES = 64 * 1024  # CUDA C++ Programming Guide, technical specifications; the same for all GPUs
+REGISTERS = 64 * 1024  # of a block; same source
+UNIT = 256  # registers are allocated to a warp in these units
 WARP = 32
 
 COMPILED = re.compile(
@@ -37,10 +37,11 @@ class Verdict:
 
     defines: Defines = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
-    registers: Mapping[str, int] = field(default_factory=dict)  # of a thread, by kernel; empty: unknown
-    constants: Mapping[str, Place] = field(default_factory=dict)  # where __constant__ variables are declared
-    bounds: Mapping[str, tuple[int, Place | None]] = field(default_factory=dict)  # of threads, by kernel
-    too_many_constants: Finding | None = None  # says nvcc, which does not say where
+    registers: Mapping[str, int] = field(default_factory=dict)  # per thread, by kernel; empty if unknown
+    constants: Mapping[str, Place] = field(default_factory=dict)  # the declarations of __constant__ variables
+    # Number of threads, by kernel
+    bounds: Mapping[str, tuple[int, Place | None]] = field(default_factory=dict)
+    too_many_constants: Finding | None = None  # reported by nvcc, without a place
 
 
 def verdict(source: Path, defines: Defines, arch: int, words: Callable[[], str], ask: bool) -> Verdict:
@@ -58,7 +59,7 @@ def verdict(source: Path, defines: Defines, arch: int, words: Callable[[], str],
     try:
         declared = read(words())
     except (CompileError, RecursionError):
-        return Verdict(defines)  # g++ says so, too
+        return Verdict(defines)  # g++ reports it as well
     own = OwnFile(source, declared)
     bounds = {kernel: (most, own.place(at)) for kernel, (most, at) in declared.bounds.items()}
     constants = {name: place for name, at in declared.constants.items() if (place := own.place(at))}
@@ -212,6 +213,6 @@ def _ask_nvcc(source: Path, defines: Defines, arch: int) -> str | None:
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     said = done.stdout + done.stderr
     if done.returncode and not (TOO_MUCH.search(said) or errors_in(said)):
-        return None  # no fault of the file: it does not know the architecture, or has no room
+        return None  # not the file's fault: nvcc does not know the architecture, or there is no space
     store(cached, said.encode())
     return said

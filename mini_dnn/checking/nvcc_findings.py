@@ -42,7 +42,7 @@ TOO_MUCH = re.compile(
 
 
 def errors_in(said: str) -> list[tuple[str, int, str]]:
-    """File, line and words of each error."""
+    """The file, line and message of each error."""
     return [
         (match["file"], int(match["line"]), line.partition("error: ")[2].strip())
         for line in said.splitlines()
@@ -52,17 +52,17 @@ def errors_in(said: str) -> list[tuple[str, int, str]]:
 
 @dataclass(frozen=True)
 class OwnFile:
-    """The kernel file, for the words of findings."""
+    """The kernel file, for the texts of findings."""
 
     source: Path
     declared: Declared
 
     def place(self, token: Token | None) -> Place | None:
-        """Where a word is."""
+        """The place of a word."""
         return Place.at(self.source, token.file, token.line) if token else None
 
     def finding(self, use: Use) -> Finding:
-        """A name of the host in code of a GPU."""
+        """Return the finding about a host name in code for a GPU."""
         own, declared = self.place(use.at), self.place(use.declared)
         if use.is_call and use.declared is None and _in_library(use.name):
             what, cure = f"{use.kernel} calls {use.name}, which is only available on the host", "library"
@@ -77,7 +77,7 @@ class OwnFile:
 
 
 def findings_in(said: str, own: OwnFile) -> list[Finding]:
-    """The errors of nvcc, one for each name that it is about, each with its first line."""
+    """Return nvcc's errors, one for each name, with the first line that uses it."""
     found: dict[str, Finding] = {}
     for match in TOO_MUCH.finditer(said):
         if match["kernel"]:
@@ -98,14 +98,14 @@ def findings_in(said: str, own: OwnFile) -> list[Finding]:
         else:
             what = f"nvcc rejects it: {words}"
             found[name] = Finding("compile", what, own=Party(place, (), ()), cure=CURES["nvcc"])
-    if errors_in(said):  # nvcc ends at the first kind of mistake that it meets
+    if errors_in(said):  # nvcc stops at the first kind of mistake
         for name, use in known.items():
             found.setdefault(name, own.finding(use))
     return list(found.values())
 
 
 def too_much(match: re.Match[str], own: OwnFile) -> Finding:
-    """More memory of a kind than a kernel or a file may have."""
+    """Return the finding about too much memory of a kind in a kernel or a file."""
     has, most = int(match["has"], 16), int(match["most"], 16)
     if match["kernel"]:
         signature = Kernels(own.source).signatures.get(match["kernel"])
@@ -122,7 +122,7 @@ def _in_library(name: str) -> bool:
 
 
 def _plain(name: str) -> str:
-    """``"get"`` of ``"S::get() const"``, and ``"twice"`` of ``"T1  ::twice<float> (T1)"``."""
+    """The simple name: ``"get"`` in ``"S::get() const"``, ``"twice"`` in ``"T1  ::twice<float> (T1)"``."""
     while name != (name := re.sub(r"<[^<>]*>", "", name)):
         pass
     head = name.strip().partition("(")[0]

@@ -1,4 +1,4 @@
-"""Check a variant on a GPU: Compute Sanitizer's checkers around it, its results against float64."""
+"""Check a variant on a GPU: with Compute Sanitizer's checkers, and its results against float64."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from mini_dnn.errors import MiniDnnError
 from mini_dnn.variant import Variant
 
 PROGRAM = ("-m", "mini_dnn.checking.workload")
-STAGES = 1 + len(sanitizer.SUBTOOLS)  # what progress counts
-LIMIT_S = 600.0  # of a process, with its start and its compiler, which a busy machine makes slow
-KERNELS_S = 60.0  # of the kernels at one problem, from their start
+STAGES = 1 + len(sanitizer.SUBTOOLS)  # the units of progress
+LIMIT_S = 600.0  # for a process, including its start and compilation, which take long on a busy machine
+KERNELS_S = 60.0  # for the kernels at one problem, from their start
 REGISTERS = "a block's threads need more registers than an SM has: use a smaller block, or __launch_bounds__"
 ENDLESS = "look for a loop that never ends, or a wait for an event that never happens"
 
@@ -48,18 +48,21 @@ class Program:
         return [*words, *flags, "--shapes", *(problem.text for problem in self.problems)]
 
     def each(self) -> Iterator[Program]:
-        """The same at one problem at a time, as a failure leaves the GPU's context unusable."""
+        """Yield the program for one problem at a time, because a failure makes the GPU's context unusable."""
         for number, problem in enumerate(self.problems):
             folder = self.folder / str(number)
             folder.mkdir(exist_ok=True)
             yield replace(self, problems=(problem,), folder=folder)
 
     def forget(self) -> None:
-        """Remove what an earlier run of the program wrote."""
+        """Remove the files of an earlier run of the program."""
         self._file.unlink(missing_ok=True)
 
     def runs(self) -> list[Run]:
-        """What the program wrote, up to its first failure; empty if it did not get that far."""
+        """The results that the program wrote, up to its first failure.
+
+        They are empty if it did not get that far.
+        """
         runs: list[Run] = pickle.loads(self._file.read_bytes()) if self._file.is_file() else []
         return runs
 
@@ -79,7 +82,8 @@ def check_cuda(
     Parameters
     ----------
     problems
-        None: those of the operation, and its ordinary ones if the variant refuses some, or fails there.
+        The problems; by default those of the operation, and ordinary ones if the variant refuses some or
+        fails.
     progress
         Called with the number of complete stages, and the number of all stages.
 
@@ -114,7 +118,7 @@ def check_cuda(
 def _round(
     variant: Variant, problems: Sequence[Any], seed: int, progress: Progress | None
 ) -> tuple[list[Result], Run | None]:
-    """A result for each problem; the run at the first one, if a GPU was needed."""
+    """Return a result for each problem, and the run at the first one if a GPU was needed."""
     limits = {problem: variant.limit_for(problem) for problem in problems}
     accepted = tuple(problem for problem, limit in limits.items() if not limit)
     folder = Path(tempfile.mkdtemp(prefix="mini_dnn-check-"))
@@ -122,7 +126,7 @@ def _round(
     try:
         runs = _plain(work) if accepted else []
     except MiniDnnError:
-        shutil.rmtree(folder)  # no checker has written anything
+        shutil.rmtree(folder)  # no checker has written a message
         raise
     found = _findings(work, runs, progress)
     shutil.rmtree(folder)
@@ -188,7 +192,7 @@ def _watched(work: Program, subtool: str) -> Iterator[tuple[Any, list[Finding]]]
 
 
 def _result(variant: Variant, run: Run, seed: int) -> Finding | None:
-    """The result if no checker found anything."""
+    """The finding about the result, if no checker found anything."""
     if "resources requested" in run.failure:
         return Finding("launch", run.failure, cure=REGISTERS)
     if run.outputs is None or run.failure:

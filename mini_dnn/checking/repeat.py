@@ -100,7 +100,7 @@ class Examples:
         self._made: list[Example] = []
 
     def of(self, runs: int) -> list[Example]:
-        """For so many runs, one after the other."""
+        """Return the inputs of this many consecutive runs."""
         while len(self._made) < runs:
             self._made.append(self._next())
         return self._made[:runs]
@@ -115,7 +115,7 @@ class Examples:
 
 @dataclass(frozen=True)
 class Runs:
-    """Runs of one plan, one after the other, and their findings."""
+    """Consecutive runs of one plan, and their findings."""
 
     planned: Planned
     device: StreamEmulator
@@ -184,7 +184,7 @@ def wrong_again(planned: Planned, device: Device, given: list[Example]) -> Findi
 
     This works on any device, and names no line.
 
-    Parameters
+    This works on any device, but names no line.
     ----------
     given
         The inputs of each run, including the first.

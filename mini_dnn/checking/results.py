@@ -9,27 +9,29 @@ from typing import Any
 from mini_dnn.checking.causes import mistakes
 from mini_dnn.device.finding import Finding, Party, Place
 
-TELLING = (
-    2  # problems of a kind, and of all others, from which on it is no coincidence that only one kind fails
-)
-LEAST = 3  # problems that have to run, of those that are chosen here, for a verdict
+TELLING = 2  # this many problems of a kind, and of others: it is no coincidence that only one kind fails
+LEAST = 3  # of the problems chosen here, this many must run for a verdict
 
 Traits = Mapping[str, Callable[[Any], bool]]
 
 
 @dataclass(frozen=True)
 class Result:
-    """One problem: clean if there is neither a finding nor a reason why it was not run."""
+    """The result of one problem.
+
+    It is clean if there is neither a finding nor a reason why it did not run.
+    """
 
     problem: Any
     finding: Finding | None = None
     refused: str = ""
-    more: tuple[Finding, ...] = ()  # a GPU goes on after the first; other orders show other mistakes
-    sampled: bool = False  # some blocks were run, and not all
+    # Further findings: a GPU continues after the first, and other orders show other mistakes
+    more: tuple[Finding, ...] = ()
+    sampled: bool = False  # only some of the blocks ran
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """All of them."""
+        """All findings."""
         return (self.finding, *self.more) if self.finding else ()
 
 
@@ -43,7 +45,7 @@ class Report:
     results: tuple[Result, ...]
     device: str  # its description
     arch: int  # compute capability times ten
-    least: int = 1  # problems that have to run for a verdict
+    least: int = 1  # problems that must run for a verdict
     traits: Traits = field(default_factory=dict)  # see `Operation`
     note: str = ""  # what a checker could not see
 
@@ -54,13 +56,13 @@ class Report:
 
     @property
     def enough(self) -> bool:
-        """Whether enough problems were run to say that nothing is wrong."""
+        """Whether enough problems were run for a verdict."""
         whole = [result for result in self.ran if not result.sampled]
         return len(whole if self.least > 1 else self.ran) >= self.least
 
     @property
     def clean(self) -> bool:
-        """Whether enough was run, and nothing was found."""
+        """Whether enough problems were run and nothing was found."""
         return self.enough and not self.findings
 
     @property
@@ -72,9 +74,9 @@ class Report:
         return {self._noted(one.told(), one.met): one.met for one in told}
 
     def _noted(self, finding: Finding, problems: list[Any]) -> Finding:
-        """With a note where problems of one kind have it, no others, and all of that kind fail.
+        """Add a note if exactly the problems of one kind have the finding, and all of that kind fail.
 
-        Where other problems fail, too, that is said only if all of the kind have this finding.
+        If other problems fail as well, the note is only added if all problems of the kind have this finding.
         """
         for words, holds in self.traits.items():
             kind = [result for result in self.ran if holds(result.problem)]
@@ -91,20 +93,22 @@ class Report:
         return finding
 
     def as_dict(self) -> dict[str, Any]:
-        """The verdict for a file of JSON; programs may rely on these fields, and others may be added.
+        """The verdict as values for JSON. Programs may rely on these fields, but others may be added.
 
         ``variant``, ``op``, ``device``, ``arch``, ``seed``; ``ran``, the number of problems that ran;
-        ``enough``: whether they suffice for a verdict; and ``clean``: whether they do, and nothing was found.
-        ``note``: what a checker could not see, and what was done instead; or empty.
-        ``shapes``, one for each problem: its fields, such as ``N C H W M R S``; ``clean``; ``refused``, the
-        limit that kept the variant from being run at it, or empty; ``sampled``: it is too large, and some of
-        its blocks were run; ``kinds`` of its findings.
-        ``findings``, each mistake once: ``kind`` (out-of-bounds, race, divergence, uninitialised,
+        ``enough``, whether they suffice for a verdict; ``clean``, whether they do and nothing was found;
+        ``note``, what a checker could not see and what was done instead, or empty.
+
+        ``shapes`` has an entry for each problem: its fields, such as ``N C H W M R S``; ``clean``;
+        ``refused``, the limit that prevented a run, or empty; ``sampled``, whether only some blocks ran
+        because the problem is too large; and ``kinds`` of its findings.
+
+        ``findings`` has each mistake once: ``kind`` (out-of-bounds, race, divergence, uninitialised,
         misaligned, fault, launch, unwritten, wrong ...); ``what``, ``cure`` and ``notes`` in words;
-        ``effects``, what else the mistake showed as: ``kind``, ``what``, ``array`` and ``place`` of each;
-        ``kernel``; ``array`` with its index; ``shapes`` at which it was met; ``own`` and ``other``, the
-        two sides, or null: ``place`` with ``file``, ``line`` and ``code``, or null; ``block`` and ``thread``
-        (empty where unknown); ``does`` (reads, writes, updates).
+        ``effects``, the other symptoms, with ``kind``, ``what``, ``array`` and ``place``; ``kernel``;
+        ``array`` with its index; ``shapes`` at which it was found; ``own`` and ``other``, the two sides, or
+        null. A side has ``place`` with ``file``, ``line`` and ``code``, or null; ``block`` and ``thread``
+        (empty if unknown); and ``does`` (reads, writes, updates).
         """
         return {
             "variant": self.variant,

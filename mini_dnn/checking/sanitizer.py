@@ -1,7 +1,7 @@
-"""Compute Sanitizer: accesses out of bounds, races, divergent barriers, reads of uninitialised memory.
+"""Compute Sanitizer: out-of-bounds accesses, races, divergent barriers, reads of uninitialised memory.
 
-The forms of its messages are those of "Compute Sanitizer", NVIDIA's user manual: a headline after
-``=========``, then details that are indented further.
+The format of its messages is that of "Compute Sanitizer", NVIDIA's user manual: a headline after
+``=========``, then details with more indentation.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ SUBTOOLS = {
     "synccheck": "barriers that not all threads reach",
     "initcheck": "reads of uninitialised global memory",
 }
-FOUND = 86  # exit status that means findings, and nothing else
-PRINT_LIMIT = 1000  # records that are printed; the summary counts all
-PADDING_BYTES = 4096  # behind each allocation, in memcheck
+FOUND = 86  # exit status that only means findings
+PRINT_LIMIT = 1000  # records that are printed; the summary counts all of them
+PADDING_BYTES = 4096  # after each allocation, in memcheck
 SHOWN_FINDINGS = 10
 UNSEEN = "compute-sanitizer does not see what the copy engine writes through a tensor map: to initcheck, {} "
 UNSEEN += "filled with NaN before, which a read of an element that no kernel wrote brings into the results"
@@ -56,7 +56,7 @@ class Work(Protocol):
 
     @property
     def folder(self) -> Path:
-        """For all that comes of it."""
+        """The folder for all of its files."""
 
     def command(self, *flags: str) -> list[str]:
         """The command line of the program."""
@@ -64,7 +64,7 @@ class Work(Protocol):
 
 @dataclass(frozen=True)
 class Place:
-    """Where in the source; ``access`` is "read" or "write" for a race."""
+    """A place in the source. For a race, ``access`` is "read" or "write"."""
 
     kernel: str
     file: str
@@ -75,7 +75,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Finding:
-    """One kind of error at one place, or, for a race, between two or more."""
+    """One kind of error at one place, or between two or more places for a race."""
 
     what: str
     places: tuple[Place, ...]
@@ -85,18 +85,18 @@ class Finding:
 class Record:
     """One message of a checker."""
 
-    headline: str  # without its severity
+    headline: str  # without the severity
     details: tuple[str, ...]
-    places: tuple[Place, ...]  # of a race in the order of time; else innermost function first
+    places: tuple[Place, ...]  # for a race in order of time, otherwise innermost function first
     block: tuple[int, ...] = ()
     thread: tuple[int, ...] = ()
-    address: int | None = None  # that the kernel used; of shared memory from its start
-    allocation: int | None = None  # where the allocation starts that lies next to it
+    address: int | None = None  # the address that the kernel used; for shared memory, relative to its start
+    allocation: int | None = None  # the start of the nearest allocation
     hazards: int = 1
 
     @property
     def finding(self) -> Finding:
-        """The kind of error and its places, without the thread that met it."""
+        """The kind of error and its places, without the thread."""
         places = tuple(dict.fromkeys(self.places))
         if self.headline.startswith("Race reported"):
             return Finding("race", places)
@@ -105,17 +105,17 @@ class Record:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one of the four checkers found."""
+    """The findings of one of the four checkers."""
 
     subtool: str
     records: tuple[Record, ...]
-    findings: Counter[Finding]  # the same, alike ones counted together
-    total: int  # by the tool's own summary
+    findings: Counter[Finding]  # equal findings are counted together
+    total: int  # according to the tool's summary
     log: Path
 
 
 def check(work: Work, subtool: str, limit_s: float | None = None) -> Outcome:
-    """Run one checker over a program, at most for so many seconds.
+    """Run one checker on a program, for at most ``limit_s`` seconds.
 
     Raises
     ------
@@ -139,9 +139,9 @@ def check(work: Work, subtool: str, limit_s: float | None = None) -> Outcome:
 def command(tool: str, work: Work, subtool: str, messages: Path) -> list[str]:
     """The command line of one checker.
 
-    Failed calls are left to the workload, which explains them itself. Buffers keep what they hold for
-    initcheck, as the usual fill with NaN would count as a write. Padding keeps what runs off one buffer
-    from hitting the next. The device's frames lead from a header's function to the kernel's own line.
+    The workload explains failed calls itself. For initcheck, buffers keep their content, because the usual
+    fill with NaN would count as a write. Padding separates buffers, so that an overrun does not hit the next
+    one. The device's frames lead from a function in a header to the kernel's own line.
     """
     words = [tool, "--tool", subtool, "--error-exitcode", str(FOUND), "--log-file", str(messages)]
     words += ["--print-limit", str(PRINT_LIMIT), "--show-backtrace", "device"]
@@ -153,18 +153,18 @@ def command(tool: str, work: Work, subtool: str, messages: Path) -> list[str]:
 
 
 def unseen(arrays: Sequence[str]) -> str:
-    """A note about arrays that the copy engine may write; empty if there are none."""
+    """A note about arrays that the copy engine may write, or an empty text if there are none."""
     return UNSEEN.format(f"{', '.join(arrays)} {'is' if len(arrays) == 1 else 'are'}") if arrays else ""
 
 
 def summary(text: str) -> int | None:
-    """The number of errors by the tool's own summary; None if it did not get that far."""
+    """The number of errors in the tool's summary, or None if it did not get that far."""
     counts = [int(match["count"]) for match in SUMMARY.finditer(text)]
     return max(counts, default=None)
 
 
 def parse(text: str) -> Counter[Finding]:
-    """The findings in a log, where equal ones are counted together. Lines that are not places are omitted."""
+    """Parse the findings in a log. Equal ones are counted together, and lines without a place are skipped."""
     findings: Counter[Finding] = Counter()
     for record in read(text):
         findings[record.finding] += record.hazards
@@ -172,7 +172,7 @@ def parse(text: str) -> Counter[Finding]:
 
 
 def read(text: str) -> list[Record]:
-    """The messages in a log that are about a kernel, in its order."""
+    """Parse the messages in a log that are about a kernel, in order."""
     records: list[list[str]] = []
     for line in text.splitlines():
         match = LINE.match(line)
@@ -222,7 +222,7 @@ def _place(text: str) -> list[Place]:
 
 
 def describe(outcome: Outcome, source: Path) -> list[str]:
-    """Lines about one checker: clean, or each finding with the source lines it names."""
+    """Describe one checker in lines: clean, or each finding with its source lines."""
     meaning = SUBTOOLS[outcome.subtool]
     if not outcome.findings:
         return [f"{outcome.subtool:<10} clean: no {meaning}"]

@@ -1,4 +1,4 @@
-"""The orders in which a check runs blocks and threads, and what it makes of their findings together."""
+"""The orders in which a check runs blocks and threads, and the combination of their findings."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ SCHEDULES = ("forward", "reverse", "random")  # the numbers of Schedule in runti
 
 
 def all_schedules(check: Callable[[str], Finding | None], schedules: Sequence[str]) -> list[Finding]:
-    """What is found in any order, each mistake once: causes first.
+    """Return what is found in any order, each mistake once, causes first.
 
     Parameters
     ----------
     check
-        Runs everything in the order of that name, up to the first finding.
+        Runs everything in the order with this name, up to the first finding.
     """
     found: list[tuple[str, Finding]] = []
     for schedule in schedules:
@@ -30,7 +30,7 @@ def all_schedules(check: Callable[[str], Finding | None], schedules: Sequence[st
 
 
 def with_cause(cause: Finding, found: Sequence[Finding]) -> list[Finding]:
-    """The findings of one problem, and what brings about those that come of it."""
+    """Attach the findings of one problem to the cause that brings them about."""
     return [one.told() for one in mistakes([("", cause), *(("", finding) for finding in found)])]
 
 

@@ -1,4 +1,4 @@
-"""Where the ``variant.py`` beside a kernel writes a step of its plan."""
+"""Find the line of ``variant.py`` next to a kernel that writes a step of its plan."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from mini_dnn.variant.plan import Images, Launch, Step
 
 
 def step_place(source: Path, step: Step) -> Place | None:
-    """The line of the call that makes a step, where it can be told.
+    """Return the line of the call that creates a step, if it can be determined.
 
-    Of several calls of its kind it is the one that gives as its literals what the step has.
+    Of several calls of its kind, it is the one whose literal arguments agree with the step.
     """
     file = source.with_name("variant.py")
     if not file.is_file() or (isinstance(step, Launch) and step.code):
@@ -30,15 +30,15 @@ def step_place(source: Path, step: Step) -> Place | None:
     ]
     if not calls:
         return None
-    _, call = max(calls, key=lambda each: each[0])  # of equals the first one
+    _, call = max(calls, key=lambda each: each[0])  # of equal ones, the first
     return Place(file.name, call.lineno, text.splitlines()[call.lineno - 1].strip())
 
 
 def _agreement(call: ast.Call, step: Step) -> int | None:
-    """How many fields a call gives literally, all of them as the step has them; None where one differs."""
+    """Count the literal fields of a call, which must all agree with the step; None if one differs."""
     names = [field.name for field in fields(step)]
     stars = [at for at, arg in enumerate(call.args) if isinstance(arg, ast.Starred)]
-    sure = call.args[: stars[0]] if stars else call.args  # *go: who knows how many that are
+    sure = call.args[: stars[0]] if stars else call.args  # after *go, the positions are unknown
     given = {**dict(zip(names, sure, strict=False)), **{k.arg: k.value for k in call.keywords if k.arg}}
     agreed = 0
     for name in names:
@@ -56,7 +56,7 @@ def _agreement(call: ast.Call, step: Step) -> int | None:
 
 
 def _literal(node: ast.expr, value: Any) -> bool | None:
-    """Whether an expression is that value; None where it is no literal."""
+    """Whether an expression has this value; None if it is not a literal."""
     if isinstance(node, ast.Constant):
         return bool(node.value == value)
     if isinstance(value, Images) and isinstance(node, ast.Call) and node.args:

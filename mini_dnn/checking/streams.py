@@ -18,7 +18,7 @@ RUNNER = "the copy of the arrays before the first step"
 class _Given:
     """A step of the plan, as it was issued on a stream."""
 
-    number: int  # from 1 on; 0: no step, but the runner's own copy
+    number: int  # starting at 1; 0 for a copy by the runner instead of a step
     step: Step | None
     words: str
 

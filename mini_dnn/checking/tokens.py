@@ -1,4 +1,4 @@
-"""The words of a preprocessed kernel file, and where each of them is."""
+"""The words of a preprocessed kernel file, with their places."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TOKEN = re.compile(
 
 @dataclass(frozen=True)
 class Token:
-    """A word of the kernel file, and where it is."""
+    """A word of the kernel file, with its place."""
 
     text: str
     file: str
@@ -40,7 +40,7 @@ def tokens_of(text: str) -> list[Token]:
 
 
 def closing(tokens: Sequence[Token], at: int) -> int:
-    """Where the brace or parenthesis closes that opens there."""
+    """Return where the brace or parenthesis at this place is closed."""
     opens, closes = tokens[at].text, {"{": "}", "(": ")"}[tokens[at].text]
     depth = 0
     for i in range(at, len(tokens)):

@@ -1,4 +1,4 @@
-"""What Compute Sanitizer reports, as checked mode of the emulator says it."""
+"""Convert reports of Compute Sanitizer to findings like those of the emulator's checked mode."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ ACCESS = re.compile(
 SHARED = re.compile(r"__shared__\s+([^;]+);")
 WAIT = "wait for the copy (cp.async.wait_group or the pipeline's wait), then call __syncthreads()"
 MASK = "the mask of __syncwarp() must contain exactly the lanes that call it"
-UNWRITTEN = "Host API memory access error"  # a copy of y: the comparison tells more of what nobody wrote
+# A copy of y: the comparison gives more information about unwritten elements
+UNWRITTEN = "Host API memory access error"
 NOTHING = Party(None, (), ())
 
 
 @dataclass(frozen=True)
 class Allocation:
-    """A buffer of the program that was watched."""
+    """A buffer of the program."""
 
     array: Target
     address: int
@@ -38,15 +39,15 @@ class Allocation:
 
 @dataclass(frozen=True)
 class Run:
-    """What came of one problem, in the program that was watched."""
+    """The result of the program at one problem."""
 
     problem: Any
     device: str  # its description
     arch: int
-    outputs: Arrays | None = None  # if the run came to its end
+    outputs: Arrays | None = None  # if the run completed
     again: Finding | None = None  # of later runs on the same memory
-    launch: Finding | None = None  # a launch that the GPU would refuse: nothing was run
-    failure: str = ""  # what the driver said
+    launch: Finding | None = None  # a launch that the GPU would refuse: nothing ran
+    failure: str = ""  # the driver's message
     allocations: tuple[Allocation, ...] = ()
     mapped: tuple[str, ...] = ()  # see `Planned.mapped`
 
@@ -54,21 +55,21 @@ class Run:
 def verdicts(
     records: Iterable[Record], source: Path, allocations: Sequence[Allocation] = ()
 ) -> list[Finding]:
-    """Each distinct mistake once, in the order of the log.
+    """Return each distinct mistake once, in the order of the log.
 
     Parameters
     ----------
     records
-        What one checker reported.
+        The reports of one checker.
     source
         The kernel file, whose lines are shown.
     allocations
-        Where the program's buffers lay: an address among them becomes an array's index.
+        The program's buffers: an address in one of them becomes an index of an array.
     """
     found: dict[object, Finding] = {}
     counts: Counter[object] = Counter()
     kernels = [record for record in records if not record.headline.startswith(UNWRITTEN)]
-    # hazards know threads and address, analyses how many there were
+    # hazards have threads and addresses, analyses have their number
     for record in sorted(kernels, key=_is_analysis):
         finding = _verdict(record, source, allocations)
         places = sorted(str(party.place) for party in (finding.own, finding.other) if party)
@@ -102,7 +103,7 @@ def _verdict(record: Record, source: Path, allocations: Sequence[Allocation]) ->
 
 
 def _own_place(record: Record, source: Path) -> Place | None:
-    """The innermost line that belongs to the kernel's own files."""
+    """Return the innermost line in the kernel's own files."""
     places = (Place.at(source, place.file, place.line) for place in record.places)
     return next((place for place in places if place), None)
 
@@ -140,7 +141,7 @@ def _access(
 
 
 def _allocation(record: Record, allocations: Sequence[Allocation]) -> Allocation | None:
-    """The buffer that an address lies in; else the one that the tool calls the nearest."""
+    """Return the buffer that contains an address, or else the one that the tool names as the nearest."""
     if record.address is None:
         return None
     inside = [a for a in allocations if a.address <= record.address < a.address + a.nbytes]
@@ -149,9 +150,9 @@ def _allocation(record: Record, allocations: Sequence[Allocation]) -> Allocation
 
 
 def _race(record: Record, source: Path) -> Finding:
-    """Two threads and a byte of shared memory, whose name only the two lines tell."""
+    """The finding about two threads and a byte of shared memory, which only the two lines can name."""
     parties = [_racer(record, i, source) for i in range(len(record.places))]
-    other, own, *more = [*parties, NOTHING, NOTHING][: max(2, len(parties))]  # in the order of time
+    other, own, *more = [*parties, NOTHING, NOTHING][: max(2, len(parties))]  # in order of time
     name = _shared_array(source, other.place, own.place)
     where = f"shared array {name}" if name else "shared memory"
     at = "the same element of" if record.address is None else f"byte 0x{record.address:x} of"
@@ -173,12 +174,12 @@ def _racer(record: Record, number: int, source: Path) -> Party:
 
 
 def _same_warp(a: Party, b: Party) -> bool:
-    """For sure: rows of a block are often whole warps."""
+    """Whether two threads are certainly in one warp: rows of a block are often whole warps."""
     return bool(a.thread) and a.thread[1:] == b.thread[1:] and a.thread[0] // WARP == b.thread[0] // WARP
 
 
 def _shared_array(source: Path, *places: Place | None) -> str:
-    """The one shared array that all lines name; empty if they name several, or none."""
+    """The shared array that all lines name. The text is empty if they name several, or none."""
     text = "\n".join(path.read_text(errors="replace") for path in source_files(source))
     declared = {name for line in SHARED.findall(text) for name in re.findall(r"(\w+)\s*\[", line)}
     for place in places:

@@ -1,4 +1,4 @@
-"""The process that Compute Sanitizer watches for ``check``: one run of a variant at each problem.
+"""The process that Compute Sanitizer watches for ``check``: it runs a variant at each problem once.
 
 ``python -m mini_dnn.checking.workload FOLDER --shapes 2,1,9,21,3,2,5 --seed 0 --runs FILE``
 """
@@ -34,38 +34,38 @@ FAILED = 2  # exit status
 
 
 class WatchedCudaDevice(CudaDevice):
-    """Knows where its buffers lie.
+    """A GPU that records where its buffers are.
 
     Parameters
     ----------
     unfilled
-        Leave fresh buffers as they are: to initcheck, a fill would be the initialisation it looks for.
-        Those that the copy engine may write are filled, as initcheck does not see that they are written.
+        Do not fill new buffers, because to initcheck a fill would be the initialisation that it looks for.
+        Buffers that the copy engine may write are still filled, because initcheck does not see those writes.
     """
 
     def __init__(self, unfilled: bool) -> None:
         super().__init__()
         self.allocations: list[Allocation] = []
-        self.axes: Mapping[str, str] = {}  # letters of each buffer's axes, for messages
+        self.axes: Mapping[str, str] = {}  # letters for each buffer's axes, for messages
         self.mapped: Collection[str] = ()  # see `Planned.mapped`
         self._unfilled = unfilled
 
     def empty(
         self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32, fill: bool = True
     ) -> CudaBuffer:
-        """Allocate a buffer, and note it."""
+        """Allocate a buffer and record it."""
         buffer = super().empty(name, shape, dtype, fill)
         array = Target(name, "global", shape, buffer.dtype.itemsize, self.axes.get(name, ""))
         self.allocations.append(Allocation(array, int(buffer.memory), buffer.nbytes))
         return buffer
 
     def fill(self, buffer: Buffer) -> None:
-        """Fill a buffer, unless it is to stay as it is."""
+        """Fill a buffer, unless it must stay unfilled."""
         if not self._unfilled or buffer.name in self.mapped:
             super().fill(buffer)
 
     def static_shared_bytes(self, module: Module) -> Callable[[str], int]:
-        """How many bytes of static shared arrays each kernel of a module has."""
+        """Return a function for the bytes of static shared arrays in each kernel of a module."""
         assert isinstance(module, CudaModule), "it is this device's"
         return lambda kernel: module.kernel(kernel).static_shared_bytes
 
@@ -73,9 +73,9 @@ class WatchedCudaDevice(CudaDevice):
 def run_problem(
     variant: Variant, problem: Any, seed: int, device: WatchedCudaDevice, kernels_s: float
 ) -> Run:
-    """Run a variant; a failure on the GPU is part of the answer.
+    """Run a variant. A failure on the GPU is part of the result.
 
-    SIGALRM ends this process if the kernels take more than ``kernels_s`` seconds, unless that is 0.
+    SIGALRM ends this process if the kernels take more than ``kernels_s`` seconds; 0 means no limit.
     """
     result = Run(problem, device.description, device.arch)
 
@@ -92,7 +92,7 @@ def run_problem(
         return replace(result, launch=static_finding(planned.source, error))
     try:
         launch = check_launches(plan, problem.batch, device.arch, device.static_shared_bytes(module))
-    except LaunchError as error:  # of a kernel that can be read in the source, but not be looked up
+    except LaunchError as error:  # for a kernel that can be read in the source but not looked up
         launch = Finding("launch", str(error), cure=CURES["name"])
     if launch:
         return replace(result, launch=launch)
@@ -101,7 +101,7 @@ def run_problem(
     signal.setitimer(signal.ITIMER_REAL, kernels_s)
     try:
         result = replace(result, outputs=run_plans(plan, problem, arrays, device).outputs)
-        if kernels_s and planned.nbytes <= LARGE:  # with no checker around
+        if kernels_s and planned.nbytes <= LARGE:  # without a checker
             given = Examples(variant.operation, planned, arrays, seed).of(RUNS_AT_FIRST)
             result = replace(result, again=wrong_again(planned, device, given))
     except LaunchError as error:
@@ -112,7 +112,7 @@ def run_problem(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run, and write the `Run` of each problem."""
+    """Run each problem and write its `Run`."""
     parser = argparse.ArgumentParser(prog="mini_dnn.checking.workload")
     parser.add_argument("variant")
     parser.add_argument("--shapes", nargs="+", required=True)
@@ -128,7 +128,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with closing(WatchedCudaDevice(args.unfilled)) as device:
             for problem in problems:
                 runs.append(run_problem(variant, problem, args.seed, device, args.kernels_s))
-                if runs[-1].failure:  # the context cannot be used any more
+                if runs[-1].failure:  # the context is unusable
                     break
     except MiniDnnError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Data sets: Fashion-MNIST, a drawn substitute that needs no network, and CIFAR-10.
+"""Data sets: Fashion-MNIST, a drawn substitute that needs no network connection, and CIFAR-10.
 
 >>> from mini_dnn.datasets import load, to_float
 >>> test = load("auto", "test")  # Fashion-MNIST, or the drawn garments if it is not available; see `note`
@@ -38,7 +38,8 @@ __all__ = [
 NAMES = ("auto", fashion_mnist.NAME, synthetic.NAME)  # garments
 ALL = (*NAMES, cifar10.NAME)
 SMALL_SIDE = 28  # pixels: Fashion-MNIST as it is published
-SEND = ("float32", "uint8", "uint8-28")  # what an image is on its way: 29,584, 7,396 or 784 bytes
+# Forms of an image that is sent to a device: 29,584, 7,396 or 784 bytes
+SEND = ("float32", "uint8", "uint8-28")
 SUBSTITUTED = (
     "using synthetic images: Fashion-MNIST is not cached and could not be downloaded. Name the folder of its "
     f"files with --data-dir or {fashion_mnist.VARIABLE}; --data {fashion_mnist.NAME} reports the cause"
@@ -59,13 +60,13 @@ CLASSES: tuple[str, ...] = (
 
 @dataclass(frozen=True, eq=False)
 class ImageSet:
-    """Labelled images, and where they came from."""
+    """Labelled images and their origin."""
 
     name: str  # "fashion-mnist", "synthetic" or "cifar10"
     split: str  # "train" or "test"
-    images: np.ndarray  # (N, 1, 86, 86) uint8, or as `load` was asked for
-    labels: np.ndarray  # (N,) uint8, indices into CLASSES; of CIFAR-10 into `cifar10.CLASSES`
-    origin: str  # for people: "FASHION_MNIST_DIR=…", "cache", "downloaded from …", "drawn from seed 0"
+    images: np.ndarray  # (N, 1, 86, 86) uint8, or the size given to `load`
+    labels: np.ndarray  # (N,) uint8, indices into CLASSES; for CIFAR-10 into `cifar10.CLASSES`
+    origin: str  # in words: "FASHION_MNIST_DIR=…", "cache", "downloaded from …", "drawn from seed 0"
     note: str  # empty, or why the substitute is used
 
 

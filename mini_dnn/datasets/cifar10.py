@@ -1,4 +1,4 @@
-"""CIFAR-10 by its published binary files: found or downloaded, and verified.
+"""CIFAR-10 from its published binary files, which are found or downloaded, and verified.
 
 Source: A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009;
 https://www.cs.toronto.edu/~kriz/cifar.html, which also describes the format: a file is a sequence of records,
@@ -84,7 +84,7 @@ def load(
         50,000 to train with, 10,000 to test with.
     labels : (N,) uint8
     origin : str
-        For people: where the files came from.
+        A description of where the files came from.
 
     Raises
     ------
@@ -110,7 +110,7 @@ def _find_or_fetch(split: str, folder: Path, source: Source) -> tuple[np.ndarray
     try:
         return *_read(folder, split, source), "cache"
     except DataError as error:
-        missing = error  # nobody named this folder: what is missing or damaged in it is fetched again
+        missing = error  # nobody named this folder: missing or damaged files in it are downloaded again
     try:
         with download({source.archive: source.md5}, source.mirrors, folder) as (place, mirror):
             return *_read(place, split, source), f"downloaded from {mirror}"

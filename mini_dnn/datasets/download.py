@@ -13,8 +13,8 @@ from pathlib import Path
 
 from mini_dnn.errors import DataError
 
-PROBE_S = 4.0  # a server that has not answered by then counts as unreachable
-STALL_S = 10.0  # a download that brings nothing for so long has failed
+PROBE_S = 4.0  # a server that has not answered in this time counts as unreachable
+STALL_S = 10.0  # a download without data for this time has failed
 _log = logging.getLogger(__name__)
 
 
@@ -28,7 +28,7 @@ def download(wanted: Mapping[str, str], mirrors: Sequence[str], folder: Path) ->
     Parameters
     ----------
     wanted : mapping of str to str
-        File names and their MD5 sums, or others: ``sha256:...``.
+        File names with their MD5 sums, or with other hashes: ``sha256:...``.
     mirrors : sequence of str
         URLs of folders, each ending in "/".
     folder : Path
@@ -43,7 +43,7 @@ def download(wanted: Mapping[str, str], mirrors: Sequence[str], folder: Path) ->
     Raises
     ------
     DataError
-        No mirror has all of them; the message has the reason of each mirror.
+        No mirror has all of them. The message has the reason for each mirror.
     """
     with _writable(folder) as place:
         reasons = []
@@ -64,7 +64,7 @@ def download(wanted: Mapping[str, str], mirrors: Sequence[str], folder: Path) ->
 
 
 def _fetch(url: str, known: str, folder: Path) -> None:
-    import pooch  # here, as it takes a seventh of a second, and data are mostly there
+    import pooch  # imported here, because it takes a seventh of a second and is rarely needed
 
     show = sys.stderr.isatty()
     downloader = pooch.HTTPDownloader(progressbar=show, chunk_size=1 << 16, timeout=(PROBE_S, STALL_S))
@@ -78,11 +78,11 @@ def _fetch(url: str, known: str, folder: Path) -> None:
 
 
 def _probe(url: str) -> None:
-    """Raise unless the server answers within `PROBE_S` seconds.
+    """Raise an error unless the server answers within `PROBE_S` seconds.
 
-    The time-outs of `requests` hold for one address and not for the look-up of the name: where a firewall
-    drops all packets, several addresses and name servers add up to minutes. So a thread asks, and is left
-    behind if it hangs.
+    The time-outs of `requests` apply to one address, but not to the look-up of the name. Behind a firewall
+    that drops all packets, several addresses and name servers add up to minutes. Therefore, a thread asks,
+    and it is abandoned if it hangs.
     """
     import requests
 
@@ -115,7 +115,7 @@ def _reason(error: Exception) -> str:
 
 @contextmanager
 def _writable(folder: Path) -> Iterator[Path]:
-    """Folder itself if files can be made in it, else a temporary one."""
+    """Yield the folder if it is writable, otherwise a temporary one."""
     problem = None
     try:
         folder.mkdir(parents=True, exist_ok=True)

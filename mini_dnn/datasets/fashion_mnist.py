@@ -109,7 +109,7 @@ def load(
     images : (N, 1, 86, 86) uint8
     labels : (N,) uint8
     origin : str
-        For people: where the files came from.
+        A description of where the files came from.
 
     Raises
     ------
@@ -196,7 +196,7 @@ def _find_or_fetch(files: Sequence[IdxFile], folder: Path, source: Source) -> tu
     try:
         return [_read(folder, file) for file in files], "cache"
     except DataError as error:
-        missing = error  # nobody named this folder: what is missing or damaged in it is fetched again
+        missing = error  # nobody named this folder: missing or damaged files in it are downloaded again
     try:
         wanted = {file.packed_name: file.packed_md5 for file in files}
         with download(wanted, source.mirrors, folder) as (place, mirror):

@@ -26,7 +26,7 @@ SPLITS = ("train", "test")
 BAR_STEP = 256  # images between two updates of a progress bar
 DATA = ROOT / "data"  # of the repository
 Pixels = tuple[np.ndarray, np.ndarray]  # images (N, 1, 86, 86) uint8, labels (N,) uint8
-Recipe = Mapping[str, str]  # everything that decides the pixels; kept as the file's attributes
+Recipe = Mapping[str, str]  # everything that determines the pixels; stored as the file's attributes
 
 _USER_BLOCK = 512  # bytes; the smallest that HDF5 allows
 _CHUNK = 1 << 20  # bytes read at once
@@ -37,7 +37,7 @@ def named_by(variable: str, data_dir: Path | str | None) -> tuple[Path, str] | N
     """Folder that the user named, and how: by `data_dir`, or else by an environment variable."""
     if data_dir is not None:
         return Path(data_dir), f"data_dir={data_dir}"
-    if value := os.environ.get(variable):  # set but empty counts as not set
+    if value := os.environ.get(variable):  # an empty value counts as not set
         return Path(value), f"{variable}={value}"
     return None
 
@@ -62,7 +62,8 @@ def read(path: Path, recipe: Recipe) -> Pixels | None:
             return _checked(file)
     except FileNotFoundError:
         return None
-    except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:  # how h5py meets a bad file
+    # H5py raises these for invalid files
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
         _log.warning("the cache %s is damaged (%s); the images are created again", path, error)
         return None
 

@@ -20,7 +20,7 @@ from mini_dnn.progress import Bar
 NAME = "synthetic"
 SEED = 0
 COUNT = 10_000  # images in a split
-VERSION = 1  # of the drawings: a new number makes every cache anew
+VERSION = 1  # of the drawings: a new number invalidates every cache
 
 
 def draw(n: int, seed: int = SEED, split: str = "test") -> Pixels:
@@ -76,7 +76,7 @@ def load(split: str, root: Path = DATA) -> tuple[np.ndarray, np.ndarray, str]:
     images : (10000, 1, 86, 86) uint8
     labels : (10000,) uint8
     origin : str
-        For people: the seed.
+        A description with the seed.
     """
     path = root / "cache" / f"{NAME}-{SIDE}-{split}.h5"
     recipe = {"version": str(VERSION), "seed": str(SEED), "count": str(COUNT)}

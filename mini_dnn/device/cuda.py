@@ -37,8 +37,8 @@ class CudaDevice:
 
     Raises
     ------
-    PyCUDA, cuda-bindings, the driver or the GPU is missing. The message says which.
-        PyCUDA, cuda-bindings, the driver or the GPU is missing; the message says which.
+    DeviceError
+        PyCUDA, cuda-bindings, the driver or the GPU is missing. The message says which.
     """
 
     name = "cuda"

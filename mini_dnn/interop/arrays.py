@@ -26,7 +26,7 @@ def _kind_of_type(kind: type) -> Kind | None:
     if issubclass(kind, np.ndarray | np.generic):
         return None
     for module, name, known in (("cupy", "ndarray", Cupy), ("torch", "Tensor", Torch)):
-        library = sys.modules.get(module)  # a program with such an array has imported its library
+        library = sys.modules.get(module)  # a program with such an array has already imported its library
         if library is not None and issubclass(kind, getattr(library, name)):
             return known(library)
     return Protocols()

@@ -124,7 +124,7 @@ class Loaded:
                 return copy
             case Gemm():
                 return partial(self._multiply, step)
-        return lambda buffers: None  # copies from and to the host: the arrays are on the GPU
+        return lambda buffers: None  # copies from and to the host are not needed: the arrays are on the GPU
 
     def _launch(self, launch: Launch) -> Callable[[dict[str, Any]], None]:
         what, kernel = f"the launch of {launch.kernel}", self.kernel(launch)

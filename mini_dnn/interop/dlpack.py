@@ -14,7 +14,7 @@ import numpy as np
 
 from mini_dnn.errors import ShapeError
 
-NAME = b"dltensor"  # of a capsule that nobody has consumed
+NAME = b"dltensor"  # of a capsule that has not been consumed
 CPU, CUDA, CUDA_MANAGED = 1, 2, 13  # kinds of devices
 KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 6: "bool"}  # codes of types
 LEGACY_STREAM = 1  # the default stream in this protocol
@@ -76,7 +76,7 @@ class View:
     dtype: str  # NumPy's name
     device: tuple[int, int]  # kind and index
     is_dense: bool  # C order without gaps
-    capsule: Any  # while it lives, the memory does
+    capsule: Any  # keeps the memory alive
 
 
 def imported(capsule: Any) -> View:

@@ -35,9 +35,10 @@ class Ready(NamedTuple):
     """A call that was prepared."""
 
     prepared: Prepared
-    order: tuple[int, ...]  # of addresses of given arrays, then results, as it takes them; empty: the same
-    nbytes: tuple[int, ...]  # of each of them, in the order in which they are given
-    makers: tuple[Callable[[], Any], ...]  # of new results
+    # The order in which the call expects the addresses of inputs and results; empty if unchanged
+    order: tuple[int, ...]
+    nbytes: tuple[int, ...]  # of each array, in the order of the arguments
+    makers: tuple[Callable[[], Any], ...]  # each allocates a new result
     site: Site
 
 
@@ -153,7 +154,7 @@ class Function:
         elif out is not None:
             results = out if isinstance(out, tuple) else (out,)
         for name, value in options.items():
-            # Other objects may change, and a prepared call would not notice, as they stay the same objects.
+            # Other objects may change without notice, because they stay the same objects.
             if not isinstance(value, PLAIN):
                 raise ShapeError(f"{name} is {describe(value)}; expected a Python number or string")
         return (*arrays, *results), (*names, *("out" for _ in results)), impl, results

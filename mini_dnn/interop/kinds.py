@@ -10,7 +10,7 @@ import numpy as np
 from mini_dnn.device.base import Device
 from mini_dnn.errors import ShapeError
 
-PROTOCOLS = ("shape", "__dlpack__", "__cuda_array_interface__")  # of which every array speaks one
+PROTOCOLS = ("shape", "__dlpack__", "__cuda_array_interface__")  # every array supports one of these
 
 
 class More(NamedTuple):
@@ -20,8 +20,8 @@ class More(NamedTuple):
     owners: tuple[Any, ...]  # objects that must live until the work of the call is complete
 
 
-# of arrays: their GPU, the handle of the stream that their library works on at the moment, the shape and the
-# library's dtype of each in turn, and where each begins
+# The arrays' GPU, the handle of their library's current stream, the shape and dtype of each array in turn,
+# and their addresses
 Gathered = tuple[int, int, tuple[Any, ...], list[int], More | None]
 
 
@@ -36,7 +36,7 @@ class Site(NamedTuple):
 class Kind(Protocol):
     """A library's arrays."""
 
-    by_protocol: bool  # whether it is known by what it speaks alone: see `mini_dnn.interop.protocols`
+    by_protocol: bool  # whether it is only known by its protocol: see `mini_dnn.interop.protocols`
 
     def lies_on_gpu(self, array: Any) -> bool:
         """Whether the array is on a GPU and not in host memory."""

@@ -84,7 +84,7 @@ class Torch:
 
     def __init__(self, torch: Any) -> None:
         self._torch, self._tracks = torch, torch.is_grad_enabled
-        # as PyTorch's own compiler does it: ten times as fast as the public function
+        # PyTorch's own compiler uses it; it is ten times as fast as the public function
         raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
         self._stream = raw or (lambda gpu: torch.cuda.current_stream(gpu).cuda_stream)
 
@@ -135,7 +135,7 @@ class Torch:
     def written(self, arrays: Sequence[Any]) -> None:
         """Notify autograd, which may have saved one of them for a backward pass."""
         for array in arrays:
-            if not array.is_inference():  # of those it holds none
+            if not array.is_inference():  # inference tensors have no version counter
                 self._torch.autograd.graph.increment_version(array)
 
     @staticmethod

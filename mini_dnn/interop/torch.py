@@ -131,7 +131,7 @@ def _check(names: Sequence[str], tensors: Sequence[Any]) -> None:
 def _define(operation: Operation) -> None:
     """Define the operator of an operation."""
     name, operator = f"{NAMESPACE}::{operation.name}", Operator(operation)
-    # compiled programs pass tensors that lie as they do without a compiler
+    # compiled programs must pass tensors with the same strides as without a compiler
     tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)
     torch.library.define(name, schema_of(operation), tags=tags)
     torch.library.impl(name, "cuda", operator.on_gpu)

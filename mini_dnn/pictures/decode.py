@@ -19,9 +19,9 @@ from mini_dnn.pictures.archives import Member
 from mini_dnn.pictures.recipe import Recipe
 
 MOST_BYTES = 256 << 20  # of a file
-MOST_PIXELS = 89_478_485  # of a picture: beyond it Pillow, too, speaks of a decompression bomb
-LARGE_PIXELS = 16_000_000  # from here on pictures are decoded one at a time, which bounds the memory
-LONGEST = 128  # times as long as broad: of a longer strip only the middle is resized
+MOST_PIXELS = 89_478_485  # of a picture; above this limit, Pillow also warns of a decompression bomb
+LARGE_PIXELS = 16_000_000  # larger pictures are decoded one at a time, which limits the memory
+LONGEST = 128  # ratio of length to width: of longer strips, only the middle is resized
 FIRST = ("JPEG", "PNG", "GIF", "BMP", "PPM")  # formats that are tried before all others are loaded
 REFUSED = (
     "EPS",
@@ -32,7 +32,7 @@ REFUSED = (
     "HDF5",
     "FITS",
 )  # run other programs, or hold no still picture
-DEEP = ("I", "I;16", "I;16L", "I;16B", "I;16N")  # modes of 16 bits
+DEEP = ("I", "I;16", "I;16L", "I;16B", "I;16N")  # 16-bit modes
 GREY_MODES = ("1", "L", "LA", "La")
 
 one_large: AbstractContextManager[Any] = threading.Lock()  # held while a large picture is decoded
@@ -82,7 +82,7 @@ def decode(source: Path | Member | bytes, recipe: Recipe) -> np.ndarray:
             picture.load()
         except MemoryError:
             raise
-        except Exception as error:  # whatever a decoder makes of damaged data
+        except Exception as error:  # a decoder may raise anything for damaged data
             raise PictureError(
                 f"it is truncated or damaged ({_words(error)}); download or save it again"
             ) from error
@@ -124,7 +124,7 @@ def _opened(data: bytes) -> Image.Image:
             raise PictureError(
                 f"its header claims more than {MOST_PIXELS:,} pixels; make it smaller"
             ) from None
-        except Exception as error:  # whatever a decoder makes of a damaged header
+        except Exception as error:  # a decoder may raise anything for a damaged header
             raise PictureError(
                 f"its header is damaged ({_words(error)}); download or save it again"
             ) from error
@@ -142,7 +142,7 @@ def _formats() -> tuple[str, ...]:
 
 
 def _pixels(picture: Image.Image, recipe: Recipe) -> np.ndarray:
-    with suppress(Exception):  # damaged metadata of a good picture: it is taken as it lies
+    with suppress(Exception):  # damaged metadata of a valid picture: it is used without rotation
         picture = ImageOps.exif_transpose(picture)
     picture = _toned(picture, "L" if recipe.channels == 1 else "RGB", recipe.background)
     picture = _resized(picture, recipe)
@@ -172,7 +172,7 @@ def _opaque(picture: Image.Image, mode: str, background: int) -> Image.Image:
         ground = Image.new("RGBA", opaque.size, (background,) * 3 + (255,))
         picture = Image.alpha_composite(ground, opaque)
     if mode == "L" and picture.mode not in GREY_MODES:
-        picture = picture.convert("RGB")  # some modes have no way to grey of their own
+        picture = picture.convert("RGB")  # some modes cannot be converted to grey directly
     return picture if picture.mode == mode else picture.convert(mode)
 
 
@@ -189,7 +189,7 @@ def _resized(picture: Image.Image, recipe: Recipe) -> Image.Image:
         return picture
     if max(size) <= LONGEST * recipe.resize:
         return picture.resize(size, Image.Resampling.BILINEAR)
-    # As a whole the strip could fill the memory.
+    # The whole strip could fill the memory.
     (W, H), (w, h) = picture.size, size
     along, full = (W, w) if w > h else (H, h)
     start = centre_crop(full, recipe.crop)

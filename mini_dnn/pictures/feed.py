@@ -25,12 +25,12 @@ from mini_dnn.pictures.sources import File, Source
 from mini_dnn.pictures.stacks import Stack
 from mini_dnn.work.children import end_with_parent
 
-AHEAD = 2  # batches that are decoded before they are asked for
-MANY = 1_000  # files, from which on processes decode them
-SAMPLE, SMALL = 8, 16 << 10  # files that are looked at, and bytes of one that a thread decodes sooner
-TOGETHER = 8  # files that a process is given at a time
+AHEAD = 2  # batches that are decoded before they are requested
+MANY = 1_000  # from this number of files on, processes decode them
+SAMPLE, SMALL = 8, 16 << 10  # files that are inspected, and the size below which threads are faster
+TOGETHER = 8  # files that a process receives at a time
 
-Decoded = tuple[np.ndarray | str, float]  # pixels, or what is wrong with them; and the seconds that this took
+Decoded = tuple[np.ndarray | str, float]  # pixels or an error, and the seconds that it took
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +38,8 @@ class Batch:
     """Some pictures in order, and the pixels of those that could be decoded."""
 
     names: Sequence[str]
-    errors: Sequence[str]  # what is wrong with each; empty where nothing is
-    pixels: np.ndarray  # (n, rows, columns, channels) uint8, of the n without an error
+    errors: Sequence[str]  # what is wrong with each; empty if nothing is
+    pixels: np.ndarray  # (n, rows, columns, channels) uint8, for the n pictures without an error
 
 
 class Decoders:
@@ -110,7 +110,7 @@ class Feed:
     workers: int | Decoders
     many: bool = False
     decoding_s: float = field(default=0.0, init=False)  # of all workers together
-    waited_s: float = field(default=0.0, init=False)  # of who asked for batches
+    waited_s: float = field(default=0.0, init=False)  # of the caller that requested batches
 
     def __iter__(self) -> Iterator[Batch]:
         """All batches. It can be iterated once."""
@@ -129,13 +129,13 @@ class Feed:
     def _batches(self) -> Generator[Batch, None, None]:
         decoders = self.workers if isinstance(self.workers, Decoders) else Decoders(self.workers)
         try:
-            with warnings.catch_warnings():  # here, as all threads share what is ignored
-                # of odd metadata; what matters is an error
+            with warnings.catch_warnings():  # here, because all threads share the filters
+                # Warnings about unusual metadata; anything that matters is an error
                 warnings.filterwarnings("ignore", module=r"PIL\.")
                 for kind, some in groupby(self.sources, type):
                     if kind is File:
                         yield from self._decoded(cast(Iterator[File], some), decoders)
-                    for stack in cast(Iterator[Stack], some):  # none is left of files
+                    for stack in cast(Iterator[Stack], some):  # no files are left
                         yield from self._of_stack(stack)
         finally:
             if decoders is not self.workers:
@@ -212,7 +212,7 @@ def _processes(count: int) -> Executor:
 
 def _begin(large: Any) -> None:
     """Called first in a process: only one process decodes a large picture at a time."""
-    end_with_parent()  # Ctrl-C is for who asked for batches, who then ends this
+    end_with_parent()  # Ctrl-C is handled by the caller that requested batches, which then ends this process
     warnings.filterwarnings("ignore", module=r"PIL\.")
     decoding.one_large = large
 

@@ -21,7 +21,7 @@ from mini_dnn.pictures.stacks import Stack, is_stack, stack
 STDIN = "-"
 MOST_LIST_BYTES = 1 << 30  # of a list of files
 SHARD = 1_000  # pictures
-DECODED_SHARD = 16_000  # pictures, which take no longer
+DECODED_SHARD = 16_000  # pictures that are already decoded, which take no longer
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Sources:
     names
         Files of pictures, folders, archives, and files of pixels.
     recipe
-        What the pixels of such a file were made by.
+        The preprocessing by which the pixels of such a file were created.
     stdin
         A picture from standard input, for the name ``-``.
     """
@@ -100,11 +100,11 @@ class Sources:
 
     @property
     def are_decoded(self) -> bool:
-        """Whether all of them are."""
+        """Whether all of them are already decoded."""
         return all(is_stack(name) and not Path(name).is_dir() for name in self.names)
 
     def shards(self, size: int = SHARD) -> Iterator[Shard]:
-        """All pictures, in shards of so many."""
+        """Yield all pictures in shards of this size."""
         some: list[Source] = []
         room, number = size, 0
         for source in self._cut(size):
@@ -156,7 +156,7 @@ def sources(given: Sequence[str], listed: str | None, recipe: Recipe) -> Sources
     listed
         A file with more of them, one a line; ``-`` for standard input.
     recipe
-        What the pixels of a file were made by.
+        The preprocessing by which the pixels of a file were created.
 
     Raises
     ------
@@ -176,7 +176,7 @@ def sources(given: Sequence[str], listed: str | None, recipe: Recipe) -> Sources
         )
     for name in names:
         if is_stack(name) and not Path(name).is_dir():
-            stack(name, recipe)  # refuses what cannot be used before the work
+            stack(name, recipe)  # raises an error, before the work, if it cannot be used
         if why := refused(name):
             raise UsageError(why)
     return Sources(names, recipe, File("standard input", _from_stdin()) if STDIN in names else None)

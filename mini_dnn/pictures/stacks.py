@@ -1,4 +1,4 @@
-"""Pictures that are already decoded: arrays of bytes in ``.npy`` and HDF5 files, read on demand."""
+"""Pictures that are already decoded: byte arrays in ``.npy`` and HDF5 files, which are read on demand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mini_dnn.pictures.recipe import Recipe
 
 NPY = ".npy"
 HDF5 = (".h5", ".hdf5")
-BETWEEN = ":"  # a file's name and the name of an array in it
+BETWEEN = ":"  # between the name of a file and the name of an array in it
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Stack:
     path, array
         The file, and the name of the array in it; empty in a ``.npy`` file.
     shape
-        Of one picture, (rows, columns, channels).
+        The shape of one picture, (rows, columns, channels).
     planes
         Whether the array is ``(N, channels, rows, columns) uint8``, as networks on a device read it, and not
         ``(N, rows, columns, channels) uint8``.
@@ -50,23 +50,23 @@ class Stack:
 
     @property
     def count(self) -> int:
-        """How many pictures these are."""
+        """The number of pictures."""
         return self.last - self.first
 
     def part(self, first: int, last: int) -> Stack:
-        """Fewer of the file's pictures."""
+        """Return a part of the file's pictures."""
         return replace(self, first=first, last=last)
 
     def names(self, first: int, last: int) -> list[str]:
-        """Of some of the file's pictures: ``pictures.npy[7]``."""
+        """Return names of some of the file's pictures: ``pictures.npy[7]``."""
         return [f"{self.name}[{i}]" for i in range(first, last)]
 
     def stamp(self) -> list[object]:
-        """Which pictures of which array these are."""
+        """Identify the pictures and their array."""
         return [self.name, self.array, self.first, self.last]
 
     def batches(self, size: int) -> Iterator[tuple[int, int, np.ndarray]]:
-        """First and last picture, and pixels (n, rows, columns, channels), of so many at a time."""
+        """Yield first and last picture, and pixels (n, rows, columns, channels), ``size`` at a time."""
         R, S, C = self.shape
         with opened(self.path, self.array) as pixels:
             for first in range(self.first, self.last, size):
@@ -79,17 +79,17 @@ class Stack:
 
 
 def is_stack(name: str) -> bool:
-    """Whether a name is that of a file of pixels."""
+    """Whether the name is that of a file of pixels."""
     return _split(name) is not None
 
 
 def stack(name: str, recipe: Recipe) -> Stack:
-    """All pictures of a file: ``FILE.npy``, ``FILE.h5`` or ``FILE.h5:ARRAY``.
+    """Return all pictures of a file: ``FILE.npy``, ``FILE.h5`` or ``FILE.h5:ARRAY``.
 
     Raises
     ------
     UsageError
-        It cannot be used, or its pixels do not fit the recipe.
+        The file cannot be used, or its pixels do not fit the recipe.
     """
     R, S, C = recipe.shape
     shapes = [(R, S, C), (R, S) if C == 1 else (C, R, S)]
@@ -109,14 +109,14 @@ def stack(name: str, recipe: Recipe) -> Stack:
 
 
 def named_array(name: str) -> tuple[Path, str]:
-    """The file of a name, and the name of an array in it, which is empty if none is named."""
+    """Split a name into the file and the name of an array in it, which is empty if there is none."""
     found = _split(name)
     assert found is not None, "the caller looks: see `is_stack`"
     return found
 
 
 def _split(name: str) -> tuple[Path, str] | None:
-    """The file and the name of an array in it; None for a name of something else."""
+    """Split a name into the file and the name of an array in it; None if it is something else."""
     if name.lower().endswith(NPY):
         return Path(name), ""
     for text, array in ((name, ""), name.rpartition(BETWEEN)[::2]):
@@ -127,14 +127,14 @@ def _split(name: str) -> tuple[Path, str] | None:
 
 @contextmanager
 def opened(path: Path, array: str) -> Iterator[Any]:
-    """An array of a file that is not read yet.
+    """Open an array of a file without reading it.
 
     Raises
     ------
     OSError, ValueError, EOFError, KeyError
-        There is none.
+        There is no such array.
     """
-    open_regular(path).close()  # nobody waits for a pipe's other end
+    open_regular(path).close()  # do not wait for the other end of a pipe
     if path.name.lower().endswith(NPY):
         pixels = np.load(path, mmap_mode="r", allow_pickle=False)
         if not isinstance(pixels, np.ndarray):
@@ -147,21 +147,21 @@ def opened(path: Path, array: str) -> Iterator[Any]:
 
 
 def reason(error: Exception) -> str:
-    """Why an array or a file cannot be read, in the words of an error of `opened`."""
+    """Return why an array or a file cannot be read, from an error of `opened`."""
     return str(error.strerror if isinstance(error, OSError) and error.strerror else error.args[0])
 
 
 def _mapped(path: Path, found: h5py.Dataset) -> Any:
-    """The array as memory if it lies in the file as it is, because HDF5 reads for one thread at a time."""
-    offset = found.id.get_offset()  # none of chunks
-    stored = found.id.get_storage_size() == found.nbytes  # not what was never written
+    """Map an array into memory if it is stored contiguously, because HDF5 reads in one thread at a time."""
+    offset = found.id.get_offset()  # None for chunks
+    stored = found.id.get_storage_size() == found.nbytes  # false if it was never written
     if offset is None or not stored or found.dtype != np.uint8:
         return found
     return np.memmap(path, found.dtype, "r", offset, found.shape)
 
 
 def _array(file: h5py.File, name: str) -> h5py.Dataset:
-    """The array of that name, which lies in the file itself; without a name, the only one of pictures."""
+    """Return the array with this name in the file itself; without a name, the only array of pictures."""
     if not name:
         found = [key for key in file if isinstance(file.get(key, getlink=True), h5py.HardLink)]
         found = [key for key in found if isinstance(file[key], h5py.Dataset) and file[key].ndim > 2]

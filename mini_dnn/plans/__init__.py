@@ -1,1 +1,1 @@
-"""How kernels of the headers in ``mini_dnn/include`` are launched: the host halves of several variants."""
+"""Host code that several variants share: launches of the kernels in headers of ``mini_dnn/include``."""

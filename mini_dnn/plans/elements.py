@@ -1,4 +1,4 @@
-"""Launches with a thread, or a warp, for each of many elements."""
+"""Launches with one thread, or one warp, for each of many elements."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ import numpy as np
 from mini_dnn.variant import Launch, ceil_div
 
 THREADS = 256  # per block
-BITS = {"fp32": 32, "fp16": 16, "uint8": 8}  # of a pixel
+BITS = {"fp32": 32, "fp16": 16, "uint8": 8}  # bits of a pixel
 
 
 def each(kernel: str, count: int, *args: str | int, at: int = 1) -> Launch:
-    """A thread for each of ``count`` elements.
+    """Launch a thread for each of ``count`` elements.
 
     Parameters
     ----------
     kernel
-        Its name.
+        The name of the kernel.
     count
-        How many elements there are; the kernel takes it as 64 bits.
+        The number of elements, which the kernel receives as a 64-bit number.
     args
-        The kernel's other arguments.
+        The other arguments of the kernel.
     at
-        How many of them come before the count.
+        The number of arguments that come before the count.
     """
     everything = (*args[:at], np.int64(count), *args[at:])
     return Launch(kernel, (ceil_div(count, THREADS),), (THREADS,), everything)
 
 
 def each_warp(kernel: str, count: int, *args: str | int | np.int64) -> Launch:
-    """A warp for each of ``count`` elements; the kernel gets the arguments as they are."""
+    """Launch a warp for each of ``count`` elements. The kernel receives the arguments unchanged."""
     return Launch(kernel, (ceil_div(count * 32, THREADS),), (THREADS,), args)

@@ -1,4 +1,4 @@
-"""How kernels of ``mini_dnn/implicit.cuh`` cut a convolution into tiles, and their launches."""
+"""How the kernels of ``mini_dnn/implicit.cuh`` divide a convolution into tiles, and their launches."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from functools import cache
 from mini_dnn.ops.conv2d_padded_shape import PaddedShape
 from mini_dnn.variant import Launch, TensorMap, ceil_div
 
-STEP = 64  # channels of a step: 128 bytes
-LINES = 16  # windows that a warp sends out at once
-MOST_STRIDE = 8  # of a tensor map
-# One H100 or H200, fitted to measured layers of ResNet-18. A cluster lies within a GPC, into which not every
-# number of blocks fits.
+STEP = 64  # channels per step: 128 bytes
+LINES = 16  # windows that a warp stores at a time
+MOST_STRIDE = 8  # the limit of a tensor map
+# The model below is fitted to measured layers of ResNet-18 on an H100 and an H200. A cluster must fit in a
+# GPC, so not every number of blocks fits.
 SMS = 132
 MHZ = 1755
-FMA_CLOCK = 1840  # products and sums a clock of a multiprocessor's tensor cores, nine tenths of their rate
-BYTES_CLOCK = 56  # that a multiprocessor takes in from L2
-OPERAND_CLOCK = 110  # bytes a clock that its tensor cores take in from shared memory
-LATENCY = 2500  # clocks until a step that was asked for has come
-START_CLOCKS = 3300  # first loads, last stores
-STORE_CLOCKS = 2600  # between two tiles of 16,384 sums, if the multiprocessor has nothing else to do
-SHARED_STORE_CLOCKS = 600  # if it has
-SPLIT_CLOCKS = 1500  # until sums of a cluster are added up, and once more for 16,384 of them
+FMA_CLOCK = 1840  # multiply-adds per clock of a multiprocessor's tensor cores, nine tenths of their peak
+BYTES_CLOCK = 56  # bytes per clock that a multiprocessor receives from L2
+OPERAND_CLOCK = 110  # bytes per clock that its tensor cores receive from shared memory
+LATENCY = 2500  # clocks until the data of a requested step arrive
+START_CLOCKS = 3300  # clocks for first loads and last stores
+STORE_CLOCKS = 2600  # clocks between two tiles of 16,384 sums if the multiprocessor has no other work
+SHARED_STORE_CLOCKS = 600  # clocks between two tiles if it has other work
+SPLIT_CLOCKS = 1500  # clocks until the sums of a cluster are added up, and once more for each 16,384 sums
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A convolution, and a shortcut of one pixel whose products join its sums.
+    """A convolution, and a shortcut of one pixel whose products are added to its sums.
 
     Parameters
     ----------
     shape
-        The convolution: of halves whose channels lie side by side.
+        The convolution, of halves whose channels are adjacent.
     more_C, more_stride
-        Channels of what the shortcut is applied to, and the stride of its windows; 0 channels: there is none.
+        The channels of the shortcut's input, and the stride of its windows. With 0 channels, there is none.
     """
 
     shape: PaddedShape
@@ -44,22 +44,22 @@ class Layer:
 
     @property
     def windows(self) -> int:
-        """Rows of the product."""
+        """The rows of the product."""
         return self.shape.N * self.shape.P * self.shape.Q
 
     @property
     def line(self) -> int:
-        """Weights of an output channel: those of the convolution, then those of the shortcut."""
+        """The weights of an output channel: those of the convolution, then those of the shortcut."""
         return self.shape.taps + self.more_C
 
     @property
     def steps(self) -> int:
-        """Of a tile."""
+        """The steps of a tile."""
         return self.line // STEP
 
     @property
     def fault(self) -> str:
-        """Why the kernels do not take it; empty if they do."""
+        """Why the kernels do not support the layer, or an empty string."""
         p = self.shape
         if p.dtype != "fp16" or p.layout != "nhwc":
             return f"it multiplies halves whose channels lie side by side, and this is {p.dtype} {p.layout}"
@@ -79,11 +79,11 @@ class Tile:
     rows, columns
         Windows and output channels of a block.
     stages
-        Steps under way.
+        Steps that are in flight.
     split
         Blocks of a cluster that share the steps of a tile.
     blocks
-        Of a multiprocessor.
+        Blocks per multiprocessor.
     """
 
     rows: int
@@ -94,28 +94,34 @@ class Tile:
 
     @property
     def kernel(self) -> str:
-        """Name of the kernel, where there is one for each tile."""
+        """The name of the kernel, if there is one for each tile."""
         return f"convolve_{self.rows}x{self.columns}_{self.stages}_{self.split}"
 
     @property
     def shared_bytes(self) -> int:
-        """Of a block: stages, then what goes out, or sums of other blocks."""
+        """Shared memory of a block: stages, then the output, or sums of other blocks."""
         out = self.rows * self.columns
         out = out * 2 if self.split == 1 else out * 4 * (self.split - 1) // self.split
         return self.stages * (self.rows + self.columns) * STEP * 2 + out
 
     def count(self, layer: Layer) -> int:
-        """Tiles of y."""
+        """Return the number of tiles of y."""
         return ceil_div(layer.windows, self.rows) * (layer.shape.K // self.columns)
 
     def fits(self, layer: Layer) -> bool:
-        """Whether it cuts the layer; blocks that share a tile have only that one, all at once."""
+        """Whether it fits the layer.
+
+        Blocks that share a tile have only that tile, and all run at the same time.
+        """
         if layer.shape.K % self.columns or layer.steps < self.split:
             return False
         return self.split == 1 or self.count(layer) * self.split <= SMS
 
     def clocks(self, layer: Layer) -> float:
-        """The model: rounds of tiles; a step takes as long as its products, its loads or its way."""
+        """Model the time in rounds of tiles.
+
+        A step takes as long as its products, its loads or its latency.
+        """
         blocks = self.count(layer) * self.split
         rounds, sums = ceil_div(blocks, SMS), self.rows * self.columns
         resident = min(self.blocks, rounds)
@@ -151,13 +157,13 @@ TILES = (
 
 @cache
 def choose(layer: Layer, tiles: Iterable[Tile] = TILES) -> Tile:
-    """The tile that the model finds fastest; the first of several."""
+    """Return the tile that is fastest in the model, the first one of several."""
     return min((t for t in tiles if t.fits(layer)), key=lambda t: t.clocks(layer))
 
 
 @dataclass(frozen=True)
 class Names:
-    """Buffers of a layer; without a residual or a shortcut those are not read."""
+    """The names of a layer's buffers. Without a residual or a shortcut, those buffers are not read."""
 
     x: str
     w: str
@@ -165,11 +171,11 @@ class Names:
     y: str
     residual: str = ""
     more: str = ""
-    more_side: int = 0  # rows and columns of the images that the shortcut is applied to
+    more_side: int = 0  # rows and columns of the shortcut's input images
 
 
 def launch(layer: Layer, tile: Tile, names: Names, kernel: str, early: bool) -> Launch:
-    """A cluster for each tile, or as many blocks as there is room for."""
+    """Launch a cluster for each tile, or as many blocks as there is room for."""
     p = layer.shape
     lines = (layer.windows, p.K)
     x = TensorMap(names.x, (tile.rows, STEP), (p.N, p.H, p.W, p.C), windows=(p.R, p.stride, p.padding))

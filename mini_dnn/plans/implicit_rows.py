@@ -1,4 +1,4 @@
-"""How kernels of ``mini_dnn/implicit_rows.cuh`` cut a convolution of 64 channels, and their launches."""
+"""Tiles and launches of the kernels in ``mini_dnn/implicit_rows.cuh``: convolutions of 64 channels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SHARED_BYTES = TAPS * CHANNELS * LINE + STAGES * 2 * PIXELS * LINE + WARPGROUPS 
 
 
 def fault(p: PaddedShape) -> str:
-    """Why the kernels do not take it; empty if they do."""
+    """Return why the kernels do not support the problem, or an empty string."""
     if p.dtype != "fp16" or p.layout != "nhwc":
         return f"it multiplies halves whose channels lie side by side, and this is {p.dtype} {p.layout}"
     if (p.C, p.K, p.R, p.stride, p.padding) != (CHANNELS, CHANNELS, 3, 1, 1):
@@ -22,22 +22,25 @@ def fault(p: PaddedShape) -> str:
 
 
 def tiles(p: PaddedShape) -> int:
-    """Of so many rows as 120 pixels are, with zeros on each side."""
+    """Return the number of tiles: each has as many rows as 120 pixels give, with zeros on both sides."""
     return p.N * ceil_div(p.H, PIXELS // (p.W + 2))
 
 
 def pays(p: PaddedShape) -> bool:
-    """Whether each warpgroup of all multiprocessors has a tile: then it is faster than `implicit`."""
+    """Whether there is a tile for each warpgroup of all multiprocessors.
+
+    Then it is faster than `implicit`.
+    """
     return not fault(p) and tiles(p) >= WARPGROUPS * SMS * 3 // 4
 
 
 def launch(p: PaddedShape, names: Names, kernel: str, early: bool) -> Launch:
-    """A block a multiprocessor."""
+    """Launch a block for each multiprocessor."""
     lines = (p.N * p.P * p.Q, p.K)
     x = TensorMap(names.x, (1, p.W + 2, p.C), (p.N * p.H, p.W, p.C))
     w = TensorMap(names.w, (CHANNELS, STEP), (p.K, p.taps))
     y = TensorMap(names.y, (p.W, p.K), lines)
-    residual = TensorMap(names.residual or names.y, (p.W, p.K), lines)  # not read where there is none
+    residual = TensorMap(names.residual or names.y, (p.W, p.K), lines)  # not read if there is none
     args = (x, w, residual, y, names.bias, p.N, p.H, p.W, int(p.relu), int(p.residual))
     blocks = (min(tiles(p), SMS),)
     return Launch(kernel, blocks, (WARPGROUPS * 128 + 32,), args, SHARED_BYTES, early=early)

@@ -1,4 +1,4 @@
-"""Plans of residual networks on kernels of ``mini_dnn/implicit.cuh``, ``stem.cuh`` and ``residual.cuh``."""
+"""Plans of residual networks: kernels of ``mini_dnn/implicit.cuh``, ``stem.cuh`` and ``residual.cuh``."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from mini_dnn.plans.elements import BITS, THREADS
 from mini_dnn.plans.implicit import STEP, Layer, Names
 from mini_dnn.variant import Array, Launch, ceil_div
 
-MOST_CHANNELS = {"imagenet": 4, "small": 7}  # of an image: a pixel is four halves, or a window is 64
+MOST_CHANNELS = {"imagenet": 4, "small": 7}  # of an image: a pixel is four halves, or a window is 64 halves
 STEM_K, STEM_COLUMNS = 7 * 32, 64
 STRIP_COLUMNS, STRIP_ROWS, STRIP_THREADS = 14, 4, 128  # as in the header
-STRIP_BLOCKS = 4  # of a multiprocessor, in the header, too
-FEW_IMAGES = 2  # whose means each block takes again
-HEAD_IMAGES = 4  # of a block, where there are more
-SLOTS = ("first", "second", "third")  # what layers hand on takes turns in them
+STRIP_BLOCKS = 4  # per multiprocessor; the same as in the header
+FEW_IMAGES = 2  # up to this many, each block computes the means again
+HEAD_IMAGES = 4  # images per block if there are more
+SLOTS = ("first", "second", "third")  # the buffers between layers, used in turn
 
 
 @dataclass(frozen=True)
 class Stem:
-    """What a block of the first kernel makes, and how many blocks a multiprocessor has."""
+    """The part of the output that a block of the first kernel computes, and the blocks per multiprocessor."""
 
     rows: int
     columns: int
@@ -35,14 +35,14 @@ class Stem:
 
     @property
     def shared_bytes(self) -> int:
-        """As `stem::Tile` counts them."""
+        """The shared memory, computed as in `stem::Tile`."""
         rows, units = 2 * self.rows + 1, 2 * self.columns + 4
         tiles = ceil_div(rows * units, 64)
         plane = ceil_div(tiles * 64 + 3 * units + 4, 8) * 8
         return 7 * 4 * 1024 + 2 * plane * 16 + tiles * 64 * 128
 
     def count(self, s: ResNetShape) -> int:
-        """Blocks of an image."""
+        """Return the number of blocks for an image."""
         return ceil_div(s.sizes.pooled, self.rows) * ceil_div(s.sizes.pooled, self.columns)
 
 
@@ -50,36 +50,36 @@ LARGE, SMALL = Stem(7, 14, 4, 2), Stem(2, 14, 3, 2)
 
 
 def stem_of(s: ResNetShape) -> Stem:
-    """Large parts compute less twice; small ones give work to all multiprocessors."""
+    """Choose the parts: large ones repeat less work, and small ones give work to all multiprocessors."""
     return LARGE if s.N * LARGE.count(s) >= implicit.SMS else SMALL
 
 
 def in_strips(s: ResNetShape) -> bool:
-    """Whether the first kernel walks down strips of the image: 16 bytes of a row begin where 8 divides."""
+    """Whether the first kernel processes strips of the image: 16 bytes of a row begin at multiples of 8."""
     return s.stem == "imagenet" and s.image % 8 == 0
 
 
 def strip_steps(s: ResNetShape) -> int:
-    """Steps of a block: as few as leave no multiprocessor more blocks than it has room for."""
+    """Return the steps of a block: as few as possible without giving a multiprocessor too many blocks."""
     strips = s.N * ceil_div(s.sizes.pooled, STRIP_COLUMNS) * (wide(s.sizes.conv1.K) // STEM_COLUMNS)
     parts = max(1, STRIP_BLOCKS * implicit.SMS // strips)
     return ceil_div(s.sizes.conv1.P // STRIP_ROWS, parts)
 
 
 def refuses(s: ResNetShape) -> str:
-    """What the kernels do not take."""
+    """Return what the kernels do not support."""
     if s.channels > MOST_CHANNELS[s.stem]:
         return f"an image has at most {MOST_CHANNELS[s.stem]} channels, and these have {s.channels}"
     return next((fault for layer, _ in layers(s) if (fault := layer.fault)), "")
 
 
 def wide(channels: int) -> int:
-    """Channels as the kernels take them: steps of 64, at the end of which there are zeros."""
+    """Round channels up to steps of 64, as the kernels need. The additional channels are zero."""
     return ceil_div(channels, STEP) * STEP
 
 
 def blocks(s: ResNetShape) -> list[Block]:
-    """The network's, with as many channels as the kernels take."""
+    """Return the network's blocks, with as many channels as the kernels need."""
 
     def widened(conv: Convolution) -> Convolution:
         return replace(conv, C=wide(conv.C), K=wide(conv.K))
@@ -91,14 +91,14 @@ def blocks(s: ResNetShape) -> list[Block]:
 
 
 def windows(s: ResNetShape) -> Layer:
-    """A small stem as a convolution of one pixel: its 64 channels are a window of the image."""
+    """A small stem as a convolution of one pixel, whose 64 channels are a window of the image."""
     conv = s.sizes.conv1
     one = replace(conv, C=STEP, K=wide(conv.K), R=1, padding=0)
     return Layer(s.layer(one, "fp16", "nhwc", relu=True))
 
 
 def layers(s: ResNetShape) -> list[tuple[Layer, Block]]:
-    """Two of each block: its downsample is a part of the second."""
+    """Return the two layers of each block. A downsample is part of the second one."""
     found = []
     for block in blocks(s):
         inner = s.layer(block.conv1, "fp16", "nhwc", relu=True)
@@ -109,12 +109,12 @@ def layers(s: ResNetShape) -> list[tuple[Layer, Block]]:
 
 
 def in_rows(layer: Layer) -> bool:
-    """Whether its pixels come once."""
+    """Whether each of its pixels is loaded only once."""
     return not layer.more_C and implicit_rows.pays(layer.shape)
 
 
 def kernels(s: ResNetShape, tiles: Iterable[implicit.Tile]) -> dict[str, int]:
-    """Definitions: which tiles there are kernels for, the stem's parts, and bits of a pixel."""
+    """Return the definitions: the tiles that need a kernel, the stem's parts, and the bits of a pixel."""
     found = [layer for layer, _ in layers(s)] + [windows(s)] * (s.stem == "small")
     chosen = {implicit.choose(layer, tuple(tiles)) for layer in found if not in_rows(layer)}
     given = {f"HAS_{tile.kernel.upper()}": 1 for tile in implicit.TILES if tile in chosen}
@@ -131,13 +131,13 @@ def kernels(s: ResNetShape, tiles: Iterable[implicit.Tile]) -> dict[str, int]:
 
 
 def packed(conv: Convolution) -> tuple[str, str]:
-    """Names of a convolution's weights in halves, and of its bias, with batch norm in both."""
+    """The names of a convolution's half-precision weights and of its bias, both with batch norm folded in."""
     name = conv.name.replace(".", "_")
     return f"{name}_half", f"{name}_bias"
 
 
 def scratch(s: ResNetShape) -> dict[str, Any]:
-    """What layers hand on, and weights as the kernels take them."""
+    """The buffers between layers, and the weights in the layout of the kernels."""
     conv1, last = s.sizes.conv1, wide(s.sizes.widths[-1])
     sides = [(wide(conv1.K), s.sizes.pooled), *((b.conv1.K, b.conv1.P) for b in blocks(s))]
     widest = max(K * P**2 for K, P in sides)
@@ -156,7 +156,7 @@ def scratch(s: ResNetShape) -> dict[str, Any]:
 
 
 def setup(s: ResNetShape) -> list[Launch]:
-    """Batch norm into weights and bias, and those to halves in the kernels' order."""
+    """Fold batch norm into weights and bias, and convert the weights to halves in the kernels' order."""
 
     def given(conv: Convolution) -> list[str]:
         return [f"{conv.name}.weight", *(f"{conv.norm}.{name}" for name in NORM_ARRAYS)]
@@ -188,7 +188,7 @@ def setup(s: ResNetShape) -> list[Launch]:
 
 
 def plan(s: ResNetShape, tiles: Iterable[implicit.Tile], early: bool) -> list[Launch]:
-    """The stem, two launches a block, and the head."""
+    """Return the stem, two launches for each block, and the head."""
     tiles = tuple(tiles)
 
     def convolve(layer: Layer, names: Names) -> Launch:
@@ -206,7 +206,7 @@ def plan(s: ResNetShape, tiles: Iterable[implicit.Tile], early: bool) -> list[La
     for block in blocks(s):
         first, second = (layer for layer, of in layers(s) if of == block)
         steps.append(convolve(first, Names(x, *packed(block.conv1), inner)))
-        # what is added to an element lies where its sum goes
+        # each residual element is at the place where its sum is stored
         y = free if block.downsample else x
         residual = "" if block.downsample else x
         steps.append(convolve(second, Names(inner, *packed(block.conv2), y, residual, x, block.conv1.H)))
@@ -215,12 +215,12 @@ def plan(s: ResNetShape, tiles: Iterable[implicit.Tile], early: bool) -> list[La
 
 
 def _moments(s: ResNetShape) -> tuple[str, str]:
-    """Mean and deviation where pixels are bytes, or what is not read."""
+    """The names of mean and deviation if pixels are bytes; otherwise buffers that are not read."""
     return ("mean", "deviation") if s.dtype == "uint8" else (packed(s.sizes.conv1)[1],) * 2
 
 
 def _windows(s: ResNetShape, early: bool) -> Launch:
-    count = s.N * s.image**2 * STEP // 8  # a thread has eight channels
+    count = s.N * s.image**2 * STEP // 8  # a thread processes eight channels
     args = ("images", *_moments(s), "windows", np.int64(count), s.channels, s.image)
     return Launch("take_windows", (ceil_div(count, THREADS),), (THREADS,), args, early=early)
 
@@ -254,14 +254,14 @@ def _head(s: ResNetShape, x: str, early: bool) -> list[Launch]:
 
 
 def fields(tiles: Iterable[implicit.Tile], early: bool) -> dict[str, Any]:
-    """What `Variant` is told by a rung that launches these kernels, apart from its parent and its idea.
+    """Return the fields of `Variant` for a rung that launches these kernels, except for parent and idea.
 
     Parameters
     ----------
     tiles
-        Those to choose from, layer by layer.
+        The tiles to choose from for each layer.
     early
-        Whether a kernel begins before the one ahead has ended.
+        Whether a kernel may begin before the previous one has ended.
     """
     tiles = tuple(tiles)
     return {
@@ -277,5 +277,5 @@ def fields(tiles: Iterable[implicit.Tile], early: bool) -> dict[str, Any]:
 
 
 def late(tiles: Iterable[implicit.Tile]) -> tuple[implicit.Tile, ...]:
-    """Those whose blocks do not share steps."""
+    """Return the tiles whose blocks do not share steps."""
     return tuple(tile for tile in tiles if tile.split == 1)

@@ -1,4 +1,4 @@
-"""Plans of residual networks in fp32, layer by layer: kernels of ``networks/resnet18/v0_transfers``."""
+"""Plans of residual networks in fp32, layer by layer, with kernels of ``networks/resnet18/v0_transfers``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mini_dnn.variant import Call, Step
 
 
 def scratch(s: ResNetShape) -> dict[str, tuple[int, ...]]:
-    """Images in fp32, the map of each convolution, and what the last layers take."""
+    """The images in fp32, the output of each convolution, and the buffers of the last layers."""
     found = {conv.name: (s.N, conv.K, conv.P, conv.P) for conv in s.sizes.convolutions}
     if s.dtype != "fp32":
         found["pixels"] = (s.N, s.channels, s.image, s.image)
@@ -21,7 +21,7 @@ def scratch(s: ResNetShape) -> dict[str, tuple[int, ...]]:
 
 
 def setup(s: ResNetShape) -> list[Step]:
-    """A convolution's bias is zero: the norm behind it has one."""
+    """The bias of a convolution is zero, because the batch norm that follows has one."""
     return [each("clear", max(s.sizes.widths), "zeros")]
 
 
@@ -31,18 +31,19 @@ def defines(s: ResNetShape) -> dict[str, int]:
 
 
 def layers(s: ResNetShape, convolution: str) -> Iterator[tuple[Step | Call, str]]:
-    """Each step, and the buffer that it leaves its result in.
+    """Yield each step, and the buffer with its result.
 
     Parameters
     ----------
     s
-        The network, and how many images it takes.
+        The network and its batch size.
     convolution
-        The variant of ``conv2d_padded`` that computes all convolutions; it takes fp32 ``nchw``.
+        The variant of ``conv2d_padded`` that computes all convolutions. It must support fp32 ``nchw``.
     """
     conv, x = s.sizes.conv1, "images"
     if s.dtype != "fp32":
-        moments = ("mean", "deviation") if s.dtype == "uint8" else ("zeros", "zeros")  # or what is not read
+        # Otherwise they are not read
+        moments = ("mean", "deviation") if s.dtype == "uint8" else ("zeros", "zeros")
         count = s.N * s.channels * s.image**2
         yield each("convert", count, x, *moments, "pixels", s.channels, s.image**2, at=4), "pixels"
         x = "pixels"
@@ -76,7 +77,7 @@ def steps(s: ResNetShape, convolution: str) -> list[Step | Call]:
 
 
 def _layer(s: ResNetShape, conv: Convolution, x: str, convolution: str) -> Iterator[tuple[Step | Call, str]]:
-    """A convolution of the buffer ``x`` and its norm."""
+    """Yield a convolution of the buffer ``x`` and its batch norm."""
     arrays = {"x": x, "w": f"{conv.name}.weight", "bias": "zeros", "y": conv.name}
     yield Call(convolution, s.layer(conv), arrays), conv.name
     norm = [f"{conv.norm}.{name}" for name in NORM_ARRAYS]

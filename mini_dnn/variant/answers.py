@@ -12,13 +12,14 @@ from mini_dnn.errors import UsageError
 from mini_dnn.ops import Array, Arrays, Operation
 from mini_dnn.ops.compare import largest
 
-ENTRIES = 64  # of the batch that have answers
-ANSWERS = 2**16  # elements of an output that have one
-MOST_FLOPS = 2e10  # of the answers, where an operation has a way to compute fewer: a second or two
+ENTRIES = 64  # entries of the batch that have answers
+ANSWERS = 2**16  # elements of an output that have answers
+MOST_FLOPS = 2e10  # for the answers, if an operation can compute fewer of them: a second or two
 ANSWER = np.dtype([("at", "<u8"), ("expected", "<f8"), ("bound", "<f8")])
-FACTORS = (0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93)  # odd, of 64 bits without a pattern: they spread an index
-SEQUENCE_BITS = 40  # of an index, below the number of its sequence
-BITS = 24  # of a value: as many as a float holds
+# Odd 64-bit numbers without a pattern, which spread an index
+FACTORS = (0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93)
+SEQUENCE_BITS = 40  # bits of an index, below the number of its sequence
+BITS = 24  # of a value: as many as a float has
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ def _span(name: str, values: np.ndarray) -> Span:
     if not np.can_cast(values.dtype, np.float64):
         raise UsageError(f"{name} is {values.dtype}; only whole and floating-point numbers are drawn")
     mean_square = np.square(values.astype(np.float64)).mean()
-    width = float(np.float32(f"{np.sqrt(3 * mean_square):.3g}"))  # of few digits, for those who read them
+    width = float(np.float32(f"{np.sqrt(3 * mean_square):.3g}"))  # with few digits, because people read them
     return Span(0.0 if values.min() >= 0 else -width, width)
 
 

@@ -3,7 +3,7 @@
 A variant's folder may hold ``exercise.toml``::
 
     [[blank]]
-    code = "if (pixel >= P * Q) return;"      # of kernel.cu, where it stands once
+    code = "if (pixel >= P * Q) return;"      # a piece of kernel.cu that occurs once
     ask = "Which threads have no output?"
     hints = ["...", "...", "..."]             # the last one may be the answer
 
@@ -25,7 +25,7 @@ from mini_dnn.variant.folders import find, names
 from mini_dnn.variant.variant import Variant
 
 FILE = "exercise.toml"
-STATE = "hints.json"  # in the exercise: how many hints of each blank were read, and which variant it is of
+STATE = "hints.json"  # in the exercise: how many hints of each blank were read, and the name of its variant
 SECTION = re.compile(r"^// (?P<name>[A-Z]\w+) {2,}\S")
 QUESTIONS = {
     "Roofline": "How many bytes must cross the memory bus for the course's problems, and how many FLOPs "

@@ -34,7 +34,7 @@ CONDITION = re.compile(r"^\s*#\s*(?P<what>if|endif)")  # ifdef and ifndef begin 
 TOOLKIT_INCLUDE = re.compile(r"^#\s*include\s*<(?!emulator/|mini_dnn/)[^>]+>", re.MULTILINE)
 EMULATOR_INCLUDE = re.compile(r"^#\s*include\s*<emulator/[^>]+>", re.MULTILINE)
 WIDTH = 116
-DEFAULT_SHARED_BYTES = 48 << 10  # of dynamic shared memory that any kernel may have
+DEFAULT_SHARED_BYTES = 48 << 10  # of dynamic shared memory that every kernel may have
 SHOWN_STEPS = 24  # a plan with many streams repeats itself
 
 
@@ -250,9 +250,10 @@ def _inlined(file: Path, within: Sequence[Path], above: set[Path], guards: dict[
         if condition := CONDITION.match(line):
             depth += 1 if condition["what"] == "if" else -1
         match, path = LOCAL_INCLUDE.match(line), included(file, line)
-        if match is None or path is None:  # "cuda_fp16.h" in quotes is the toolkit's
+        if match is None or path is None:  # "cuda_fp16.h" in quotes is a header of the toolkit
             lines.append(line)
-        elif path in above or path in (*within, file):  # a circle ends here: its guard would make it empty
+        # A circular include ends here, because its guard would make it empty
+        elif path in above or path in (*within, file):
             lines.append(f"// {match['spelled']} is above")
         else:
             body = _inlined(path, (*within, file), set(above) if depth else above, guards).strip("\n")

@@ -30,7 +30,7 @@ HOMES = ("milestones", "ladders")  # the name of a variant omits this folder
 MINE = "mine"  # where the user's own variants are
 PLACES = ("milestones/*/*", "layers/*", "ladders/*/*", "networks/*/*")  # in this order they are listed
 MOST_NAMED = 8  # variants in a message
-MOVED = {  # modules that variant.py files of before import, and where they are now
+MOVED = {  # modules that older variant.py files import, and their present names
     "mini_dnn.fused": "mini_dnn.ops.conv2d_relu_pool",
     "mini_dnn.numpy_conv": "mini_dnn.nn.numpy_conv",
     "mini_dnn.plan": "mini_dnn.variant.plan",
@@ -146,7 +146,7 @@ def folder_of(name: str | Path) -> Path:
     name = str(name)
     official = SHORT_NAMES.get(name, name)
     path = Path(name).expanduser()
-    explicit = name.startswith((".", "/", "~"))  # ./m1/direct is the user's, not the repository's
+    explicit = name.startswith((".", "/", "~"))  # ./m1/direct is the user's variant, not the repository's
     homes = [ROOT / home / official for home in HOMES]
     for folder in (path,) if explicit else (*homes, ROOT / official, ROOT / MINE / official, path):
         if (folder / "variant.py").is_file():
@@ -185,9 +185,10 @@ def _load(folder: Path) -> Variant:
         sys.modules.setdefault(old, import_module(new))
     module = ModuleType(f"mini_dnn_variant {folder}")
     module.__file__ = str(file)
-    sys.modules[module.__name__] = module  # dataclasses look their module up
-    try:  # compiled here, not imported: an edit within the same second must not meet a stale .pyc
-        exec(_compiled(file.read_text("utf-8-sig"), str(file)), vars(module))  # editors may write a mark
+    sys.modules[module.__name__] = module  # dataclasses look up their module
+    try:  # compiled here, not imported: an edit within the same second must not use a stale .pyc
+        # Editors may write a byte order mark
+        exec(_compiled(file.read_text("utf-8-sig"), str(file)), vars(module))
     except (Exception, SystemExit) as error:
         raise VariantError(f"{file} cannot be loaded: {where(error, file)}") from error
     variant = getattr(module, "VARIANT", None)

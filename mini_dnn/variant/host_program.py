@@ -1,4 +1,4 @@
-"""The host program of a kernel that is taken home, in CUDA C++: its buffers, launches and copies."""
+"""The host program of an exported kernel, in CUDA C++: its buffers, launches and copies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mini_dnn.variant.plan import Argument, CopyIn, CopyOut, CopyToSymbol, Image
 from mini_dnn.variant.planned import Planned
 from mini_dnn.variant.tensor_map import TensorMap
 
-DEFAULT_SHARED_BYTES = 48 * 1024  # more has to be asked for, kernel by kernel
+DEFAULT_SHARED_BYTES = 48 * 1024  # a kernel must ask for more
 WIDTH = 120
 TYPES = {
     "float16": "half",
@@ -37,14 +37,14 @@ SWIZZLES = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
 
 @dataclass(frozen=True)
 class HostProgram:
-    """The text of ``main.cu`` below its head.
+    """The text of ``main.cu`` below its header comment.
 
     Parameters
     ----------
     planned
-        What it runs.
+        The plan that it runs.
     exercise
-        How its inputs are drawn.
+        How its inputs are generated.
     """
 
     planned: Planned
@@ -52,7 +52,7 @@ class HostProgram:
 
     @cached_property
     def maps(self) -> list[TensorMap]:
-        """Tensor maps of all launches, each once."""
+        """The tensor maps of all launches, each once."""
         found: list[TensorMap] = []
         for arg in (arg for launch in self.planned.launches for arg in launch.args):
             if isinstance(arg, TensorMap) and arg not in found:
@@ -60,7 +60,7 @@ class HostProgram:
         return found
 
     def text(self, includes: Sequence[str]) -> str:
-        """All of it, with the files that it includes, in their order."""
+        """Return the whole text, which includes these files in this order."""
         lines = [
             *(f'#include "{name}"' for name in includes),
             "",
@@ -71,7 +71,7 @@ class HostProgram:
         return "\n".join(line.rstrip() for line in lines) + "\n"
 
     def _main(self) -> list[str]:
-        """What ``main`` does."""
+        """The body of ``main``."""
         planned, problem = self.planned, self.planned.problem
         outputs = problem.named("out")
         fetched = [] if planned.copies_itself else [f"{variable(name)}.download();" for name in outputs]
@@ -101,7 +101,7 @@ class HostProgram:
         ]
 
     def _buffers(self) -> list[str]:
-        """Buffers with their values, in host memory and on the GPU."""
+        """The buffers with their values, in host memory and on the GPU."""
         planned, problem = self.planned, self.planned.problem
         gaps = any(array.gap for array in problem.arrays.values())
         lines = ["// Arrays in C order" + (", and the gap after each line." if gaps else ".")]
@@ -113,20 +113,20 @@ class HostProgram:
         for sequence, (name, array) in enumerate(problem.named("in", "weight").items(), 1):
             later = planned.copies_itself and array.role == "in" and array.split
             span = self.exercise.spans[name]
-            ends = f"{np.float32(span.low)!s}f, {np.float32(span.high)!s}f"  # as short as they can be
+            ends = f"{np.float32(span.low)!s}f, {np.float32(span.high)!s}f"  # as few digits as possible
             drawn = f"{variable(name)}.draw({sequence}, {ends})"
             lines.append(f"{drawn};" if later else f"{drawn}.upload();")
         return lines
 
     def _maps(self) -> list[str]:
-        """Tensor maps."""
+        """The tensor maps."""
         if not self.maps:
             return []
         lines = ["", "// What tensor copies move: an address, its shape, distances in bytes, a box."]
         return [*lines, *(line for map_ in self.maps for line in self._map(map_))]
 
     def _once(self) -> list[str]:
-        """What is done before the first run."""
+        """The steps before the first run."""
         lines = []
         largest: dict[str, int] = {}
         for launch in self.planned.launches:
@@ -158,7 +158,7 @@ class HostProgram:
         return f"map_{_word(map_.buffer)}{number}"
 
     def _steps(self) -> list[str]:
-        """One run."""
+        """The steps of one run."""
         if self.planned.streams == 1:
             return self._run(self.planned.steps)
         return ["stream.fork();", *self._run(self.planned.steps), "stream.join();"]
@@ -167,7 +167,7 @@ class HostProgram:
         return [*(line for step in steps for line in self._step(step)), "CUDA_CHECK(cudaGetLastError());"]
 
     def _step(self, step: Step) -> list[str]:
-        """A step in CUDA C++."""
+        """Return a step in CUDA C++."""
         match step:
             case Launch():
                 return self._launch(step)
@@ -208,7 +208,7 @@ class HostProgram:
 
 
 def needs_attributes(launch: Launch) -> bool:
-    """Whether a launch says more than ``<<< >>>`` has words for."""
+    """Whether ``<<< >>>`` cannot express a launch."""
     return launch.early or launch.cluster_sizes != ALONE
 
 
@@ -219,7 +219,7 @@ def _declaration(name: str, array: Array) -> str:
 
 
 def variable(name: str) -> str:
-    """The variable of a buffer: not the name alone, which may also be a kernel's."""
+    """The variable of a buffer, which must differ from the names of kernels."""
     return f"d_{_word(name)}"
 
 
@@ -228,12 +228,12 @@ def _word(name: str) -> str:
 
 
 def _size(size: Sequence[int]) -> str:
-    """A grid or a block; one of a single axis is a number."""
+    """Format a grid or a block. With a single axis, it is a number."""
     return str(size[0]) if prod(size[1:]) == 1 else f"dim3({', '.join(map(str, size))})"
 
 
 def _call(start: str, args: Sequence[str], end: str) -> list[str]:
-    """A call in lines that fit the page inside of a lambda; later ones begin below the first argument."""
+    """Wrap a call inside a lambda. Further lines are aligned with the first argument."""
     lines = [start]
     for at, arg in enumerate(args):
         text = arg + (", " if at + 1 < len(args) else end)
@@ -244,5 +244,5 @@ def _call(start: str, args: Sequence[str], end: str) -> list[str]:
 
 
 def indented(lines: Iterable[str]) -> list[str]:
-    """The lines inside of a block."""
+    """Indent the lines of a block."""
     return [f"  {line}" for line in lines]

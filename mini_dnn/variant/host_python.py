@@ -1,4 +1,4 @@
-"""The host program of a kernel that is taken home, in Python: CuPy loads and launches it."""
+"""The host program of an exported kernel, in Python: CuPy loads and launches it."""
 
 from __future__ import annotations
 
@@ -16,26 +16,27 @@ from mini_dnn.variant.plan import Argument, CopyToSymbol, Images, Launch, Step
 from mini_dnn.variant.planned import Planned
 from mini_dnn.variant.tensor_map import TensorMap
 
-TYPES = ("float16", "float32", "float64", "int8", "uint8", "int32", "uint32", "int64")  # that NumPy knows
+# Types that NumPy supports
+TYPES = ("float16", "float32", "float64", "int8", "uint8", "int32", "uint32", "int64")
 
 
 @dataclass(frozen=True)
 class PythonProgram:
-    """The text of ``main.py`` below its head.
+    """The text of ``main.py`` below its docstring.
 
     Parameters
     ----------
     planned
-        What it runs.
+        The plan that it runs.
     exercise
-        How its inputs are drawn.
+        How its inputs are generated.
     arch
-        Compute capability, times ten, of the GPU.
+        The GPU's compute capability, times ten.
 
     Raises
     ------
     UsageError
-        The plan does what such a program cannot say.
+        Such a program cannot express the plan.
     """
 
     planned: Planned
@@ -61,7 +62,7 @@ class PythonProgram:
                 yield f"has {name}, {'with gaps' if array.gap else f'of type {array.dtype}'}"
 
     def text(self) -> str:
-        """All of it."""
+        """Return the whole text."""
         problem = self.planned.problem
         compared = [f'right &= agrees("{name}", {_word(name)})' for name in problem.named("out")]
         once = self._run(self.planned.setup)

@@ -1,4 +1,4 @@
-"""The host program of a kernel that is taken home, for PyTorch: a C++ extension and its caller."""
+"""The host program of an exported kernel, for PyTorch: a C++ extension and the program that calls it."""
 
 from __future__ import annotations
 
@@ -11,27 +11,28 @@ from mini_dnn.errors import UsageError
 from mini_dnn.ops import Array
 from mini_dnn.variant.host_program import HostProgram, indented, variable
 
-FEW = 8  # entries of the batch that PyTorch computes, too: float64 is slow on most GPUs
-TYPES = ("float16", "bfloat16", "float32", "float64", "int8", "uint8", "int32", "int64")  # of both
+FEW = 8  # entries of the batch that PyTorch computes as well: float64 is slow on most GPUs
+# Types that both support
+TYPES = ("float16", "bfloat16", "float32", "float64", "int8", "uint8", "int32", "int64")
 EXTENSION = "steps.cu"
 HALVES = ("HALF_OPERATORS", "HALF_CONVERSIONS", "HALF2_OPERATORS", "BFLOAT16_CONVERSIONS")
 
 
 @dataclass(frozen=True)
 class TorchProgram(HostProgram):
-    """The texts of ``steps.cu`` and of ``main.py`` below their heads.
+    """The texts of ``steps.cu`` and ``main.py`` below their header comments.
 
     Parameters
     ----------
     arch
-        Compute capability, times ten, of the GPU.
+        The GPU's compute capability, times ten.
     reference
-        The operation as an expression of PyTorch, see `Operation.pytorch`; empty: there is none.
+        The operation as an expression of PyTorch, see `Operation.pytorch`; empty if there is none.
 
     Raises
     ------
     UsageError
-        The plan does what such a program cannot do.
+        Such a program cannot run the plan.
     """
 
     arch: int
@@ -50,7 +51,7 @@ class TorchProgram(HostProgram):
                 yield f"has {name} of type {array.dtype}"
 
     def text(self, includes: Sequence[str]) -> str:
-        """The C++ extension: what is done once, and one run."""
+        """Return the C++ extension: the steps before the first run, and those of one run."""
         used = [
             *(
                 f"const harness::Tensor {variable(name)}(tensors[{number}]);"
@@ -73,12 +74,12 @@ class TorchProgram(HostProgram):
         return "\n".join(line.rstrip() for line in lines) + "\n"
 
     def python(self) -> str:
-        """The Python program."""
+        """Return the Python program."""
         problem = self.planned.problem
         names = ", ".join(map(variable, self.planned.arrays))
         arch = nvcc_arch(self.arch).removeprefix("sm_")
         flags = ["-O3", f"-gencode=arch=compute_{arch},code=sm_{arch}"]
-        flags += [f"-U__CUDA_NO_{word}__" for word in HALVES]  # which PyTorch defines
+        flags += [f"-U__CUDA_NO_{word}__" for word in HALVES]  # PyTorch defines them
         lines = [
             "from pathlib import Path",
             "",
@@ -129,7 +130,7 @@ class TorchProgram(HostProgram):
                 yield f"{variable(name)} = fresh({_like(array)})"
 
     def _compared(self) -> Iterator[str]:
-        """Comparisons with the answers, and with PyTorch."""
+        """Comparisons with the answers and with PyTorch."""
         problem = self.planned.problem
         outputs = problem.named("out")
         for name, array in outputs.items():

@@ -220,8 +220,8 @@ class Wait:
     stream: int = 0
 
 
-Step = Launch | CopyToSymbol | CopyIn | CopyOut | RoundTrip | Gemm | Record | Wait  # that are done
-WrittenStep = Step | Call  # that a variant may write
+Step = Launch | CopyToSymbol | CopyIn | CopyOut | RoundTrip | Gemm | Record | Wait  # steps that are executed
+WrittenStep = Step | Call  # steps that a variant may write
 
 
 def waits_in_vain(steps: Sequence[Step]) -> list[Wait]:

@@ -56,12 +56,12 @@ class Planned:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all of them."""
+        """The bytes of all arrays."""
         return sum(array.nbytes for array in self.arrays.values())
 
     @property
     def scratch_bytes(self) -> int:
-        """Bytes of the scratch buffers only."""
+        """The bytes of the scratch buffers only."""
         return sum(array.nbytes for array in self.scratch.values())
 
     @property

@@ -20,12 +20,13 @@ from mini_dnn.variant.variant import Variant
 GROUPED = re.compile(r"(?:(?P<group>\w+)/)?[^/.~][^/]*")  # my_idea, m3/my_idea, softmax/my_idea
 MILESTONE = re.compile(r"m\d")
 LOCAL_INCLUDE = re.compile(r'^(?P<before>[ \t]*#\s*include\s*")(?P<path>[^"]+)(?P<after>")', re.MULTILINE)
-CALLS = {"Variant": ("op", "idea"), "quads.variant": ()}  # makers: what a call may give without its name
+# Functions that create a variant: arguments that a call may pass without a keyword
+CALLS = {"Variant": ("op", "idea"), "quads.variant": ()}
 IDEA = "say here what you change, in one sentence"
 
 
 def target_folder(name: str) -> Path:
-    """Where a new variant goes: into the user's own folder if `is_own`; any other path is one as it stands.
+    """The folder of a new variant: in the user's own folder if `is_own`, otherwise the path itself.
 
     Raises
     ------
@@ -39,9 +40,9 @@ def target_folder(name: str) -> Path:
 
 
 def is_own(name: str) -> bool:
-    """Whether a name is one for the user's own folder: ``my_idea``, ``m3/my_idea`` or ``gemm/my_idea``.
+    """Whether a name belongs in the user's own folder: ``my_idea``, ``m3/my_idea`` or ``gemm/my_idea``.
 
-    A path is none, such as ``./my_idea`` or ``milestones/m3/my_idea``.
+    Paths such as ``./my_idea`` or ``milestones/m3/my_idea`` do not.
     """
     match = GROUPED.fullmatch(name)
     if not match:
@@ -51,12 +52,12 @@ def is_own(name: str) -> bool:
 
 
 def create(name: str, source: Variant, change: Callable[[Path, Variant], None] | None = None) -> Path:
-    """Copy a variant to a new folder, as the parent of what is to become of it; the new folder.
+    """Copy a variant to a new folder, as the parent of the new variant, and return the folder.
 
     Parameters
     ----------
     change
-        What is done to the copy before it takes its place.
+        Changes the copy before it takes its place.
 
     Raises
     ------
@@ -64,7 +65,7 @@ def create(name: str, source: Variant, change: Callable[[Path, Variant], None] |
         The folder exists, or the source has no kernels.
     VariantError
         The source's ``variant.py`` has no ``Variant(...)`` to rename, or a header of a kernel that it
-        includes has the name of one of its own files.
+        includes has the same name as one of its own files.
     MiniDnnError
         The folder cannot be written.
     """
@@ -84,7 +85,8 @@ def create(name: str, source: Variant, change: Callable[[Path, Variant], None] |
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=folder.parent, prefix=".new-") as place:
-            copy = Path(place) / folder.name  # renamed when it is complete, so that no half of it is left
+            # Renamed when it is complete, so that a failure leaves nothing behind
+            copy = Path(place) / folder.name
             shutil.copytree(
                 source.folder, copy, ignore=shutil.ignore_patterns("__pycache__", ".*", "exercise.toml")
             )
@@ -105,12 +107,12 @@ def create(name: str, source: Variant, change: Callable[[Path, Variant], None] |
 
 
 def _renamed(text: str, old: str, new: str) -> str:
-    """The text with ``old`` at its very start replaced."""
+    """Replace ``old`` at the very beginning of a text."""
     return new + text.removeprefix(old) if text.startswith(old) else text
 
 
 def _described(text: str, source: Variant) -> str:
-    """The text of ``variant.py`` with the source as the parent in each ``Variant(...)``, and no idea yet."""
+    """Set the source as the parent in each ``Variant(...)`` of a ``variant.py``, and leave the idea open."""
     wanted = {"parent": quoted(source.name), "idea": quoted(IDEA)}
     calls = [
         node
@@ -138,12 +140,12 @@ def _described(text: str, source: Variant) -> str:
 
 
 def quoted(text: str) -> str:
-    """The text as Python writes it, in double quotes."""
+    """Write a text as a Python string in double quotes."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _span(text: str, node: ast.expr | ast.keyword) -> tuple[int, int]:
-    """Where a node starts and ends, in characters; Python counts columns in bytes of UTF-8."""
+    """Return where a node starts and ends, in characters. Python counts columns in bytes of UTF-8."""
     lines = text.splitlines(keepends=True)
 
     def at(line: int, column: int) -> int:
@@ -155,7 +157,7 @@ def _span(text: str, node: ast.expr | ast.keyword) -> tuple[int, int]:
 
 
 def _headers(source: Variant) -> dict[Path, Path]:
-    """Headers beside the other kernels that a variant's includes, each with its place in the new folder."""
+    """Headers next to other kernels that a variant includes, each with its place in the new folder."""
     files = source_files(source.source)
     kernels = [file for file in files[1:] if _is_kernel(file)]
     headers = {
@@ -174,16 +176,16 @@ def _headers(source: Variant) -> dict[Path, Path]:
 
 
 def _is_kernel(file: Path) -> bool:
-    """Whether a file is a variant's kernel."""
+    """Whether a file is the kernel of a variant."""
     return file.name == "kernel.cu" and (file.parent / "variant.py").is_file()
 
 
 def _copied(kernel: str, here: Path, home: Path, new: Path) -> str:
-    """A kernel or header of the folder ``here`` for a new folder, into which all of ``home`` is copied.
+    """Rewrite a kernel or header of the folder ``here`` for a new folder that receives a copy of ``home``.
 
-    Of another variant's kernel that it includes it gets the text: that is what the copy is there to change.
-    Headers beside that kernel are copied, too, see `_headers`. Includes of other files outside are spelled
-    from the new folder.
+    If it includes the kernel of another variant, the text of that kernel is inserted, because the copy is
+    meant to be changed. Headers next to that kernel are copied as well, see `_headers`. Paths of other files
+    outside are rewritten relative to the new folder.
     """
 
     def replaced(match: re.Match[str]) -> str:

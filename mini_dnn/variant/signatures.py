@@ -1,6 +1,6 @@
-"""The kernels of a file as their declarations say: names, parameters, lines.
+"""The kernels in a file by their declarations: names, parameters, lines.
 
-Only what is certain is said: a declaration that macros or ``#if`` change has no parameters here.
+Only certain results are returned: a declaration that macros or ``#if`` change has no parameters here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ KERNEL = re.compile(
     r"__global__\b(?:__launch_bounds__\s*\([^)]*\)|[^;{}()])*?\b(?P<name>\w+)\s*\((?P<parameters>[^()]*)\)\s*\{"
 )
 QUALIFIERS = {"const", "volatile", "__restrict__", "restrict", "__grid_constant__"}
-TYPES = {  # of arguments by value: NumPy's kind and bytes
+TYPES = {  # of arguments by value: NumPy's kind and size in bytes
     "bool": ("b", 1),
     "char": ("i", 1),
     "short": ("i", 2),
@@ -51,17 +51,17 @@ class Parameter:
 
     @property
     def is_pointer(self) -> bool:
-        """Whether it takes a buffer."""
+        """Whether it is a buffer."""
         return "*" in self.declaration or "[" in self.declaration
 
     @property
     def is_tensor_map(self) -> bool:
-        """Whether it takes a `TensorMap`."""
+        """Whether it is a `TensorMap`."""
         return "TensorMap" in self.declaration.replace("::", " ").split()
 
     @property
     def type(self) -> tuple[str, int] | None:
-        """NumPy's kind and bytes of an argument by value; None for a pointer, and where nobody knows."""
+        """NumPy's kind and size in bytes of an argument by value; None for a pointer, or if it is unknown."""
         words = [word for word in self.declaration.split() if word not in QUALIFIERS]
         return None if self.is_pointer else TYPES.get(" ".join(words[:-1])) or TYPES.get(" ".join(words))
 
@@ -71,22 +71,22 @@ class Signature:
     """A kernel's declaration."""
 
     place: Place
-    parameters: tuple[Parameter, ...] | None  # None: not certain
+    parameters: tuple[Parameter, ...] | None  # None if they are not certain
 
     def __str__(self) -> str:
-        """What it takes."""
+        """The list of its parameters."""
         return ", ".join(p.declaration for p in self.parameters or ())
 
 
 @dataclass(frozen=True)
 class Kernels:
-    """What the files of a kernel declare."""
+    """The declarations in the files of a kernel."""
 
     source: Path
 
     @cached_property
     def _texts(self) -> dict[Path, str]:
-        """Files without their comments, line for line."""
+        """The files without their comments, line by line."""
         return {
             path: COMMENT.sub(lambda m: "\n" * m[0].count("\n"), path.read_text(errors="replace"))
             for path in source_files(self.source)
@@ -94,25 +94,25 @@ class Kernels:
 
     @cached_property
     def signatures(self) -> dict[str, Signature]:
-        """The declarations that can be read, by name."""
+        """The declarations that can be parsed, by name."""
         found: dict[str, Signature] = {}
         for path, text in self._texts.items():
             for match in KERNEL.finditer(text):
                 line = text.count("\n", 0, match.start("name")) + 1
                 place = Place.at(self.source, path.name, line)
                 assert place is not None, "it is one of the kernel's files"
-                twice = match["name"] in found  # in two branches of an #if, perhaps
+                twice = match["name"] in found  # perhaps in two branches of an #if
                 parameters = None if twice else _parameters(match["parameters"])
                 found[match["name"]] = Signature(place, parameters)
         return found
 
     @property
     def have_cpp_names(self) -> bool:
-        """Whether no kernel can be looked up: nothing here is declared ``extern "C"``."""
+        """Whether no kernel can be looked up, because nothing is declared ``extern "C"``."""
         return not any(re.search(r'\bextern\s*"C"', text) for text in self._texts.values())
 
     def lack(self, name: str) -> bool:
-        """Whether no kernel can have this name: it occurs nowhere, and no macro glues names together."""
+        """Whether no kernel can have this name: it does not occur, and no macro concatenates names."""
         return not any(re.search(rf"\b{re.escape(name)}\b|##", text) for text in self._texts.values())
 
 

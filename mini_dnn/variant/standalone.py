@@ -1,4 +1,4 @@
-"""A folder to take home: a kernel, a host program for one problem that nvcc alone builds, and its answers."""
+"""A folder to take home: a kernel, a host program for one problem that needs only nvcc, and its answers."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from mini_dnn.variant.plan import Gemm, RoundTrip
 from mini_dnn.variant.planned import Planned
 from mini_dnn.variant.variant import Variant
 
-FILES = Path(__file__).parent / "take_home"  # that are the same for all kernels, but for ARCH
+FILES = Path(__file__).parent / "take_home"  # the same files for all kernels, except for ARCH
 KERNEL = "the kernel with all that it includes and its definitions for this problem"
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a kernel comes from.
+    """The origin of a kernel.
 
     Parameters
     ----------
     title
-        What the problem is called.
+        The name of the problem.
     commit
-        Of the project, with a remark where files differ from it.
+        The commit of the project, with a remark if files differ from it.
     """
 
     title: str
@@ -44,25 +44,25 @@ class Origin:
 def standalone(
     variant: Variant, problem: Any, origin: Origin, arch: int, max_shared_bytes: int, form: str = "c"
 ) -> dict[str, bytes]:
-    """The folder's files by name. ``make && ./main`` builds, checks and times the kernel.
+    """Return the folder's files by name. ``make && ./main`` builds, checks and times the kernel.
 
-    With the forms ``"cupy"`` and ``"torch"``, ``python main.py`` does.
+    With the forms ``"cupy"`` and ``"torch"``, the command is ``python main.py``.
 
     Parameters
     ----------
     problem
-        Which the program is for.
+        The problem that the program solves.
     arch
-        Compute capability, times ten, of the GPU that it is built for.
+        The compute capability, times ten, of the GPU for which it is built.
     max_shared_bytes
-        Of shared memory that a block may have there, see `Variant.planned`.
+        The shared memory that a block may use there, see `Variant.planned`.
 
     Raises
     ------
     UsageError
         The variant runs on the host or calls a library, or has arrays that the program cannot fill.
     VariantError
-        It refuses the problem.
+        The variant refuses the problem.
     """
     kernel = expand(variant, problem, origin.title, max_shared_bytes, arch)
     solver = variant.solver(problem)
@@ -92,7 +92,7 @@ def standalone(
 
 
 def _for_cupy(program: PythonProgram, kernel: str, about: Sequence[str], origin: Origin) -> dict[str, bytes]:
-    """The folder's files for CuPy."""
+    """Return the folder's files for CuPy."""
     contents = {"harness.py": "arrays, the comparison, the clock", "values.py": "the values of inputs"}
     head = _python_head(program.planned, program.exercise, about, origin, contents)
     return {
@@ -103,7 +103,7 @@ def _for_cupy(program: PythonProgram, kernel: str, about: Sequence[str], origin:
 
 
 def _for_torch(program: TorchProgram, kernel: str, about: Sequence[str], origin: Origin) -> dict[str, bytes]:
-    """The folder's files for PyTorch."""
+    """Return the folder's files for PyTorch."""
     headers = {"tensors.cuh": "tensors as buffers, PyTorch's stream", **_headers(program)}
     contents = {
         EXTENSION: "what is done once, and the launches of one run: the C++ extension",
@@ -122,7 +122,7 @@ def _for_torch(program: TorchProgram, kernel: str, about: Sequence[str], origin:
 
 
 def _shared(given: Exercise, kernel: str) -> dict[str, bytes]:
-    """Files that the folders of both Python programs have."""
+    """Return the files that both Python programs need."""
     return {
         "kernel.cu": kernel.encode(),
         "values.py": (FILES / "values.py").read_bytes(),
@@ -134,13 +134,13 @@ def _shared(given: Exercise, kernel: str) -> dict[str, bytes]:
 def _python_head(
     planned: Planned, given: Exercise, about: Sequence[str], origin: Origin, contents: Mapping[str, str]
 ) -> str:
-    """The docstring of a Python program, with what each file contains."""
+    """Return the docstring of a Python program, which describes each file."""
     files = {"kernel.cu": KERNEL, **contents, **_files(given)}
     return f'"""{chr(10).join(_head(planned, about, origin, files, "python main.py"))}\n"""\n\n'
 
 
 def _check(planned: Planned) -> None:
-    """Refuse what the program could not do.
+    """Raise an error if the program could not run the plan.
 
     Raises
     ------
@@ -167,7 +167,7 @@ def _check(planned: Planned) -> None:
 
 
 def _headers(program: HostProgram) -> dict[str, str]:
-    """Headers that the host program needs, each with what it contains."""
+    """The headers that the host program needs, each with a description."""
     found = {"harness.cuh": "buffers, streams, the comparison, the clock"}
     if any(needs_attributes(launch) for launch in program.planned.launches):
         found["launch.cuh"] = "launches in clusters, and launches that may begin early"
@@ -177,7 +177,7 @@ def _headers(program: HostProgram) -> dict[str, str]:
 
 
 def _files(given: Exercise) -> dict[str, str]:
-    """Files of answers, each with what it contains."""
+    """The files with answers, each with a description."""
     return {
         f"expected-{name}.bin": f"{len(answers):,} elements of {name} in float64, and how far off each may be"
         for name, answers in given.answers.items()
@@ -187,7 +187,7 @@ def _files(given: Exercise) -> dict[str, str]:
 def _head(
     planned: Planned, about: Sequence[str], origin: Origin, contents: Mapping[str, str], command: str
 ) -> list[str]:
-    """The comment at the top of the program, with what each file contains."""
+    """Return the comment at the top of the program, which describes each file."""
     width = max(map(len, contents))
     texts = [
         f"{planned.name} for {origin.title}: {planned.problem}",
@@ -203,7 +203,7 @@ def _head(
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """The text in lines, broken at spaces."""
+    """Wrap a text at spaces."""
     lines = [""]
     for word in re.split(r"(?<=\S) ", text):
         if len(lines[-1]) + len(word) > width:

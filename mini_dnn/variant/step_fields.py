@@ -36,7 +36,7 @@ def check_step(step: WrittenStep, variant: str) -> None:
 
 
 def _expected(name: str, value: Any) -> str:
-    """What a field of a step must be, in words; empty if it is."""
+    """Describe what a field of a step must be. The text is empty if the value is valid."""
     fits, words = isinstance(value, str), "a name in quotes"
     match name:
         case "grid" | "block":
@@ -74,7 +74,7 @@ def _expected(name: str, value: Any) -> str:
 
 
 def _expected_of_map(name: str, value: Any) -> str:
-    """The same of a field of a `TensorMap`."""
+    """Describe what a field of a `TensorMap` must be. The text is empty if the value is valid."""
     match name:
         case "buffer":
             return "" if isinstance(value, str) else "a name in quotes"

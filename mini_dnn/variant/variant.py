@@ -22,11 +22,11 @@ from mini_dnn.variant.step_fields import check_step
 
 COMPUTE_TYPES = ("", *PRECISIONS, "3xtf32", "3xfp16")
 
-HostFunction = Callable[..., Any]  # the problem's inputs -> its output, or a tuple of them
+HostFunction = Callable[..., Any]  # from the problem's inputs to its output, or a tuple of outputs
 
 
 def ceil_div(a: int, b: int) -> int:
-    """``a / b`` rounded up."""
+    """``a / b``, rounded up."""
     return -(-a // b)
 
 
@@ -187,7 +187,7 @@ class Variant:
         return self
 
     def _other(self, name: str) -> Variant:
-        """The variant that does a step of the plan."""
+        """Return the variant for a step of the plan."""
         if self.lookup is None:
             raise VariantError(
                 f"{self.name}: a step with impl={name!r} runs another variant's kernels; a submission is "
@@ -196,7 +196,7 @@ class Variant:
         return self.lookup(name)
 
     def defines_for(self, problem: Any) -> Mapping[str, int]:
-        """Preprocessor definitions for this problem."""
+        """Return the preprocessor definitions for this problem."""
         given = self._call("defines", self.defines, problem) if callable(self.defines) else self.defines
         try:
             return {name: int(index(value)) for name, value in dict(given).items()}
@@ -230,7 +230,7 @@ class Variant:
         return outputs
 
     def _fitting(self, steps: Sequence[WrittenStep], max_shared_bytes: int) -> Variant:
-        """The variant itself, or `compact` where a block needs more shared memory than it may have."""
+        """The variant itself, or `compact` if a block needs more shared memory than is available."""
         if not isinstance(self.compact, Variant) or self.compact.plan is None:
             raise VariantError(
                 f"{self.name}: compact is {self.compact!r}; expected a Variant with a plan, which launches "
@@ -258,7 +258,7 @@ class Variant:
     def _steps(
         self, what: str, function: Callable[[Any], Sequence[WrittenStep]] | None, problem: Any
     ) -> tuple[WrittenStep, ...]:
-        """The steps that a function gives, checked."""
+        """Call a function that returns steps, and check them."""
         assert function is not None, "find() lets no variant through that has neither plan nor host"
         given = self._call(what, function, problem)
         if not isinstance(given, Iterable):
@@ -278,7 +278,7 @@ class Variant:
         return tuple(steps)
 
     def _call(self, what: str, function: Callable[..., Any], *args: Any) -> Any:
-        """Call a function of ``variant.py``; what it raises becomes an error that names its line."""
+        """Call a function of ``variant.py``. Its errors become errors that name the line."""
         try:
             return function(*args)
         except (Exception, SystemExit) as error:
@@ -287,9 +287,9 @@ class Variant:
 
 
 def _array(value: Any) -> Array:
-    """A scratch buffer from what ``variant.py`` gives."""
+    """Convert a value of ``variant.py`` to a scratch buffer."""
     array = value if isinstance(value, Array) else Array(tuple(value))
-    np.dtype(array.dtype)  # TypeError where there is no such type
+    np.dtype(array.dtype)  # TypeError if there is no such type
     array = replace(array, shape=tuple(map(index, array.shape)))
     if min(array.shape, default=1) < 1:
         raise ValueError("an axis without elements")

@@ -32,7 +32,7 @@ inline void check(cudaError_t status, const char* call, const char* file, int li
 
 // ---- Buffers
 
-// An address on the GPU, which a kernel may take as a pointer to whatever it wants.
+// An address on the GPU, which converts to a pointer of any type.
 struct Pointer {
   void* address;
   template <class Element>
@@ -41,23 +41,22 @@ struct Pointer {
   }
 };
 
-// The i-th of a sequence of random numbers, uniform in [0, 1): 24 bits of a hash. Any part of the sequence can be
-// computed alone. mini_dnn has drawn the same numbers, bit for bit, for the answers.
+// The i-th number of a random sequence, uniform in [0, 1): 24 bits of a hash. Any part of the sequence can be computed
+// separately. mini_dnn used the same numbers, bit for bit, for the answers.
 inline double uniform(std::uint64_t sequence, std::uint64_t i) {
   std::uint64_t hash = ((sequence << 40) + i) * 0x9E3779B97F4A7C15;
   hash = (hash ^ hash >> 32) * 0xD6E8FEB86659FD93;
   return double((hash ^ hash >> 32) >> 40) * 0x1p-24;
 }
 
-// A value from `low` on and below `high`. The product is exact, so it does not matter whether the compiler fuses it
-// with the sum.
+// A value in [low, high). The product is exact, so it does not matter whether the compiler fuses it with the sum.
 template <class Element>
 Element random(std::uint64_t sequence, std::uint64_t i, float low, float high) {
   return Element(float(low + uniform(sequence, i) * (double(high) - low)));
 }
 
-// An array in C order on the GPU, and its copy in page-locked host memory. Both start as NaN (bytes of 0xFF), so an
-// element that nobody writes is found. A line of the last axis may end with a gap, which belongs to nobody.
+// An array in C order on the GPU, and its copy in page-locked host memory. Both start as NaN (bytes of 0xFF), so that
+// unwritten elements are found. A line of the last axis may end with a gap of unused elements.
 template <class Element>
 struct Buffer : Pointer {
   std::vector<std::size_t> shape;
@@ -68,7 +67,7 @@ struct Buffer : Pointer {
     for (std::size_t axis = 1; axis < shape.size(); axis++) entry *= shape[axis];
     CUDA_CHECK(cudaMalloc(&address, bytes()));
     CUDA_CHECK(cudaMemset(address, 0xFF, bytes()));
-    CUDA_CHECK(cudaDeviceSynchronize());  // streams that wait for nothing may use it at once
+    CUDA_CHECK(cudaDeviceSynchronize());  // streams that wait for nothing may use it immediately
   }
   Buffer(const Buffer&) = delete;
   ~Buffer() {
@@ -82,7 +81,7 @@ struct Buffer : Pointer {
     return Pointer{static_cast<void*>(static_cast<Element*>(address) + first * entry)};
   }
 
-  // The copy on the host, which is allocated when it is first asked for.
+  // The copy on the host, which is allocated on first use.
   Element* host() {
     if (!copy) {
       CUDA_CHECK(cudaMallocHost(&copy, bytes()));
@@ -93,7 +92,7 @@ struct Buffer : Pointer {
 
   bool in_gap(std::size_t i) const { return gap > 0 && i % shape.back() >= shape.back() - gap; }
 
-  // Random values in host memory, but for gaps.
+  // Fills the host copy with random values, except for gaps.
   Buffer& draw(std::uint64_t sequence, float low, float high) {
     Element* to = host();
     for (std::size_t i = 0; i < size(); i++)
@@ -104,7 +103,7 @@ struct Buffer : Pointer {
   void upload() { CUDA_CHECK(cudaMemcpy(address, host(), bytes(), cudaMemcpyHostToDevice)); }
   void download() { CUDA_CHECK(cudaMemcpy(host(), address, bytes(), cudaMemcpyDeviceToHost)); }
 
-  // Entries `first` to `last - 1` of the first axis, without waiting for the copy.
+  // Copies entries `first` to `last - 1` of the first axis without waiting for the copy.
   void copy_in(std::size_t first, std::size_t last, cudaStream_t stream) {
     const std::size_t part = (last - first) * entry * sizeof(Element);
     CUDA_CHECK(cudaMemcpyAsync((*this)[first], host() + first * entry, part, cudaMemcpyHostToDevice, stream));
@@ -138,19 +137,19 @@ struct Streams {
 
   cudaStream_t operator[](int i) const { return streams[i]; }
 
-  // Stream i has come to where all work is done that it was given so far; a wait for that name is for that.
+  // Records an event for all work that stream i has so far. A wait for that name refers to it.
   void record(const std::string& name, int i) {
     if (!events.count(name)) CUDA_CHECK(cudaEventCreateWithFlags(&events[name], cudaEventDisableTiming));
     CUDA_CHECK(cudaEventRecord(events.at(name), streams[i]));
   }
   void wait(const std::string& name, int i) { CUDA_CHECK(cudaStreamWaitEvent(streams[i], events.at(name))); }
 
-  // All others wait for what stream 0 has been given so far.
+  // All other streams wait for the work that stream 0 has so far.
   void fork() {
     CUDA_CHECK(cudaEventRecord(event, streams[0]));
     for (std::size_t i = 1; i < streams.size(); i++) CUDA_CHECK(cudaStreamWaitEvent(streams[i], event));
   }
-  // Stream 0 waits for what all others have been given so far.
+  // Stream 0 waits for the work that all other streams have so far.
   void join() {
     for (std::size_t i = 1; i < streams.size(); i++) {
       CUDA_CHECK(cudaEventRecord(event, streams[i]));
@@ -159,7 +158,7 @@ struct Streams {
   }
 };
 
-// ---- What is printed
+// ---- Output
 
 inline void introduce(const char* kernel, const char* problem) {
   int device, driver;
@@ -176,16 +175,16 @@ double number(Element value) {
   if constexpr (std::is_arithmetic_v<Element>)
     return double(value);
   else
-    return double(float(value));  // of 16 bits
+    return double(float(value));  // for 16-bit types
 }
 
 struct Answer {
-  std::uint64_t at;  // which element
+  std::uint64_t at;  // index of the element
   double expected, bound;
 };
 
-// Compares a result in host memory with the answers in `expected-NAME.bin`. Whether all of these are within their
-// bounds, none of the other elements is NaN, and nothing was written into gaps.
+// Compares a result in host memory with the answers in `expected-NAME.bin`. Returns whether all of these are within
+// their bounds, none of the other elements is NaN, and nothing was written into gaps.
 template <class Element>
 bool agrees(const char* name, Buffer<Element>& buffer) {
   char path[256];
@@ -207,7 +206,7 @@ bool agrees(const char* name, Buffer<Element>& buffer) {
   double largest = 0, nearest = 0;
   for (Answer answer; std::fread(&answer, sizeof answer, 1, file) == 1; answers++) {
     const double value = number(found[answer.at]), error = std::abs(value - answer.expected);
-    if (error <= answer.bound) {  // never true of NaN
+    if (error <= answer.bound) {  // never true for NaN
       largest = std::max(largest, error);
       if (error > 0) nearest = std::max(nearest, error / answer.bound);
     } else if (wrong++ == 0) {
@@ -226,9 +225,9 @@ bool agrees(const char* name, Buffer<Element>& buffer) {
   return true;
 }
 
-// Times `steps`, which gives `what` to `stream`: the median of up to 50 runs, or of those that fit two seconds.
-// Before each run the L2 cache is overwritten. It is then cold, and all launches of a run have been queued by the time
-// the first one starts, so the pauses between them are not those of the host.
+// Times `steps`, which issue `what` to `stream`: the median of up to 50 runs, or of as many as fit in two seconds. The
+// L2 cache is overwritten before each run. This makes it cold, and all launches of a run are queued by the time the
+// first one starts, so that pauses of the host between launches do not count.
 template <class Steps>
 void time(const char* what, Steps steps, cudaStream_t stream, double flops, double bytes) {
   constexpr int warm_up = 5, least = 5, most = 50, flushes = 16;

@@ -1,4 +1,4 @@
-// Launches with more to say than <<< >>> has words for.
+// Launches that <<< >>> cannot express.
 #pragma once
 
 #include "harness.cuh"
@@ -11,11 +11,11 @@ struct Launch {
   dim3 grid, block;
   std::size_t shared_bytes;
   cudaStream_t stream;
-  dim3 cluster;  // blocks that run at the same time and reach each other's shared memory
-  bool early;    // may begin before the kernel ahead of it has ended (programmatic dependent launch)
+  dim3 cluster;  // blocks that run at the same time and can access each other's shared memory
+  bool early;    // may begin before the previous kernel has ended (programmatic dependent launch)
 };
 
-// The arguments become what the kernel declares, as in a call.
+// Arguments are converted to the types that the kernel declares, as in a call.
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), const Launch& how, Arguments&&... arguments) {
   int device, major;
@@ -34,7 +34,7 @@ void launch(void (*kernel)(Parameters...), const Launch& how, Arguments&&... arg
     attribute.id = cudaLaunchAttributeClusterDimension;
     attribute.val.clusterDim = {how.cluster.x, how.cluster.y, how.cluster.z};
   }
-  if (how.early && major >= 9) {  // older GPUs never begin early
+  if (how.early && major >= 9) {  // older GPUs do not support it
     cudaLaunchAttribute& attribute = attributes[config.numAttrs++];
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = 1;

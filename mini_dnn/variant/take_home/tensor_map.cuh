@@ -9,7 +9,7 @@
 
 namespace harness {
 
-// A kernel takes it as `const __grid_constant__`, whatever it calls these 128 bytes.
+// A kernel receives it as `const __grid_constant__`, with any type of 128 bytes.
 struct TensorMap {
   CUtensorMap map;
   template <class Other>
@@ -21,7 +21,7 @@ struct TensorMap {
   }
 };
 
-// A function of the driver, which nothing has to be linked for.
+// A function of the driver, which is found without linking against the driver.
 template <class Function>
 Function driver_function(const char* name) {
   void* function = nullptr;
@@ -38,14 +38,14 @@ Function driver_function(const char* name) {
   return reinterpret_cast<Function>(function);
 }
 
-// `shape` and `box` in elements, `distances` in bytes from one entry of an axis to the next; the innermost axis comes
-// last and has no distance, as its elements lie side by side. What lies outside of the shape is read as zeros and is
-// not written. `windows`: none, or R, stride and padding of windows, of which a copy moves a pixel each; then `shape`
-// is (N, H, W, C), and `box` is windows and channels.
+// `shape` and `box` are in elements, and `distances` are in bytes from one entry of an axis to the next. The innermost
+// axis comes last and has no distance, because its elements are adjacent. Elements outside of the shape are read as
+// zeros and are not written. `windows` is empty, or R, stride and padding of windows, of which a copy moves one pixel
+// each. Then `shape` is (N, H, W, C), and `box` is the number of windows and channels.
 inline TensorMap tensor_map(const Pointer& buffer, CUtensorMapDataType type, std::vector<cuuint64_t> shape,
                             std::vector<cuuint64_t> distances, std::vector<cuuint32_t> box, CUtensorMapSwizzle swizzle,
                             std::vector<int> windows = {}) {
-  std::reverse(shape.begin(), shape.end());  // the driver has the innermost axis first
+  std::reverse(shape.begin(), shape.end());  // for the driver, the innermost axis comes first
   std::reverse(distances.begin(), distances.end());
   std::reverse(box.begin(), box.end());
   std::vector<cuuint32_t> every(shape.size(), 1);

@@ -1,4 +1,4 @@
-// Tensors of PyTorch as the buffers of a kernel, and the stream that PyTorch uses.
+// PyTorch's tensors as the buffers of a kernel, and PyTorch's stream.
 #pragma once
 
 #include <c10/cuda/CUDAStream.h>

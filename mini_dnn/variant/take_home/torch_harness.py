@@ -13,7 +13,7 @@ WARM_UP, RUNS, FLUSHES = 5, 50, 16
 def draw(
     sequence: int, shape: tuple[int, ...], dtype: torch.dtype, low: float, high: float, gap: int = 0
 ) -> torch.Tensor:
-    """An input, see `values`. The last ``gap`` elements of each line belong to nobody and are NaN."""
+    """Generate an input, see `values`. The last ``gap`` elements of each line are unused and are NaN."""
     drawn = values(sequence, shape, low, high)
     if gap:
         drawn[..., shape[-1] - gap :] = np.nan
@@ -21,13 +21,13 @@ def draw(
 
 
 def fresh(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    """A tensor whose bytes are 0xFF, which is NaN, so that an element that nobody writes is found."""
+    """Return a tensor whose bytes are 0xFF, which is NaN, so that unwritten elements are found."""
     line = torch.empty(0, dtype=dtype).element_size() * shape[-1]
     return torch.full((*shape[:-1], line), 0xFF, dtype=torch.uint8, device="cuda").view(dtype)
 
 
 def agrees(name: str, found: torch.Tensor, gap: int = 0) -> bool:
-    """Compare some elements of an output with float64, and look for NaN in all of them."""
+    """Compare some elements of an output with float64, and look for NaN in all elements."""
     answers = _answers(name)
     at, expected, bound = (torch.from_numpy(answers[part].astype(kind)).cuda() for part, kind in PARTS)
     wrong = int((~((found.view(-1)[at].double() - expected).abs() <= bound)).sum())  # NaN is wrong
@@ -49,7 +49,7 @@ def agrees_with_torch(name: str, found: torch.Tensor, expected: torch.Tensor) ->
     error = float((found.double() - expected).abs().max())
     compared = f"{name}: {found.numel():,} elements compared with PyTorch in float64"
     print(f"{compared}, max error {error:.2e} of {bound:.2e}")
-    return error <= bound  # NaN is not
+    return error <= bound  # false for NaN
 
 
 def time(steps: Callable[[], None], flops: float, moved: float) -> None:
@@ -59,7 +59,7 @@ def time(steps: Callable[[], None], flops: float, moved: float) -> None:
     )
     times = []
     for run in range(WARM_UP + RUNS):
-        for _ in range(FLUSHES):  # which takes longer than it takes the host to queue the launches
+        for _ in range(FLUSHES):  # this takes longer than the host needs to queue the launches
             flush.zero_()
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         start.record()

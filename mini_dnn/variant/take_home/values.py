@@ -1,15 +1,15 @@
-"""The inputs of a kernel that is taken home, and the form of the answers to them."""
+"""The inputs of an exported kernel, and the format of the answers."""
 
 import numpy as np
 
 ANSWER = np.dtype([("at", "<u8"), ("expected", "<f8"), ("bound", "<f8")])
-PART = 1 << 22  # elements that are drawn at a time
+PART = 1 << 22  # elements that are generated at a time
 
 
 def values(sequence: int, shape: tuple[int, ...], low: float, high: float) -> np.ndarray:
-    """Random values from ``low`` on and below ``high`` in fp32, from a hash of the sequence and the index.
+    """Return random float32 values in [low, high), from a hash of the sequence and the index.
 
-    mini_dnn has drawn the same numbers, bit for bit, for the answers.
+    mini_dnn used the same numbers, bit for bit, for the answers.
     """
     found = np.empty(int(np.prod(shape)), np.float32)
     for start in range(0, found.size, PART):
