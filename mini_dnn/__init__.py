@@ -16,12 +16,13 @@ __all__ = ["MiniDnnError", "open_device"]
 def __getattr__(name: str) -> Any:
     if not Path(__file__).with_name("ops").joinpath(f"{name}.py").is_file():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from mini_dnn.interop.function import Function  # here: whoever imports a part should not wait for all
+    # Imported here, so that importing a part does not load everything
+    from mini_dnn.interop.function import Function
     from mini_dnn.ops import find, names
 
     if name not in names():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    function = globals()[name] = Function(find(name))  # the next one finds it at once
+    function = globals()[name] = Function(find(name))  # found directly the next time
     return function
 
 

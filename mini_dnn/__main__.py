@@ -7,6 +7,6 @@ if __name__ == "__main__":
         from mini_dnn.cli import main
 
         sys.exit(main())
-    except KeyboardInterrupt:  # while the modules were imported
+    except KeyboardInterrupt:  # during the import of modules
         print("interrupted", file=sys.stderr)
         sys.exit(130)

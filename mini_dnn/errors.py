@@ -1,20 +1,20 @@
 """Every error that mini_dnn raises on purpose.
 
-``MiniDnnError``                something a user can put right; the command line prints it and exits with 2
+``MiniDnnError``                an error that a user can correct; the command line prints it and exits with 2
 ├── ``ShapeError``              arrays whose rank, size or dtype do not fit together (also a ``ValueError``)
 ├── ``VariantError``            no such variant, a broken ``variant.py``, or a shape that the variant refuses
-├── ``DeviceError``             no such device, no memory left, a driver that is missing
-│   ├── ``CompileError``        a kernel that does not compile; carries the compiler's own words
+├── ``DeviceError``             no such device, no memory left, a missing driver
+│   ├── ``CompileError``        a kernel that does not compile, with the compiler's message
 │   │   └── ``SharedMemoryError``  a kernel with more static shared memory than a block may have
-│   └── ``LaunchError``         a launch that is refused, or that fails while it runs
-├── ``DataError``               data-set files that are missing, damaged or cannot be fetched
-├── ``PictureError``            a picture's file that is missing, damaged, too large or no picture
-├── ``WeightsError``            a weights file or checkpoint that is missing, damaged or of another network
+│   └── ``LaunchError``         a launch that is refused, or a kernel that fails
+├── ``DataError``               data-set files that are missing, damaged or cannot be downloaded
+├── ``PictureError``            a picture file that is missing, damaged, too large, or not a picture
+├── ``WeightsError``            a weights file or checkpoint that is missing, damaged, or for another network
 ├── ``CheckError``              a result that differs from its float64 reference
-└── ``UsageError``              flags of the command line that make no sense together
+└── ``UsageError``              flags of the command line that cannot be combined
 
-A message says what was asked, what was found, what would be accepted, and the next step.
-Where a name is mistyped, it also says which one was probably meant: see `meant`.
+A message says what was requested, what was found, what is accepted, and the next step. For a mistyped name,
+it also says which one was probably meant: see `meant`.
 """
 
 from __future__ import annotations
@@ -79,16 +79,17 @@ class UsageError(MiniDnnError):
 
 
 def reason(error: OSError) -> str:
-    """What the operating system reports, without its number and the path of a temporary file."""
+    """Return the operating system's message, without its number and the path of a temporary file."""
     if isinstance(error, FileExistsError | NotADirectoryError):
         return "a file is where a folder is needed"
-    if isinstance(error, shutil.Error):  # a list: source, target and text of each file that was not copied
+    # A list with source, target and message for each file that was not copied
+    if isinstance(error, shutil.Error):
         return str(error.args[0][0][-1]).partition("] ")[2].partition(": '")[0]
     return error.strerror or str(error)
 
 
 def where(error: BaseException, file: Path) -> str:
-    """The error with the line of ``file`` that raised it."""
+    """Return the error with the line of ``file`` that raised it."""
     if isinstance(error, SyntaxError):
         return f"line {error.lineno}: {error.msg}: {(error.text or '').strip()}"
     lines = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(file)]
@@ -97,20 +98,20 @@ def where(error: BaseException, file: Path) -> str:
 
 
 def nearest(word: str, known: Iterable[object]) -> str:
-    """The known word that is most like this one; empty if none is like it."""
+    """Return the known word that is most similar to this one, or an empty string if none is similar."""
     return next(iter(difflib.get_close_matches(word, [str(other) for other in known], 1)), "")
 
 
 def meant(word: str, known: Iterable[object]) -> str:
-    """`` (did you mean 'check'?)``, or nothing where no known word is like this one."""
+    """Return `` (did you mean 'check'?)``, or an empty string if no known word is similar."""
     found = nearest(word, known)
     return f" (did you mean '{found}'?)" if found else ""
 
 
 def meant_file(path: Path) -> str:
-    """The same for the path of a file or a folder that is not there, from what lies beside it."""
+    """Suggest a path similar to one that does not exist, from the files next to it."""
     try:
         found = nearest(path.name, (other.name for other in path.parent.iterdir()))
-    except OSError:  # its folder is not there either, or is not readable
+    except OSError:  # its folder does not exist either, or is not readable
         return ""
     return f" (did you mean '{path.with_name(found)}'?)" if found and found != path.name else ""

@@ -1,4 +1,4 @@
-"""The number of threads that NumPy's BLAS takes for a product."""
+"""The number of threads that NumPy's BLAS uses for a product."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-MAPS = Path("/proc/self/maps")  # names the libraries of this process
-SUFFIXES = ("64_", "")  # of functions whose integers have 64 bits, and others
+MAPS = Path("/proc/self/maps")  # lists the loaded libraries of this process
+SUFFIXES = ("64_", "")  # suffixes of functions with 64-bit integers, and of others
 PREFIXES = ("scipy_openblas", "openblas")
 
 Setter = Callable[[int], None]
@@ -20,10 +20,10 @@ Setter = Callable[[int], None]
 
 @contextmanager
 def one_thread() -> Iterator[bool]:
-    """Let each product run on the thread that asks for it, so that threads of ours can share the work.
+    """Run each product on the calling thread only, so that several threads can share the work.
 
-    Yields whether that could be had: it is known how for OpenBLAS, which NumPy's own packages bring. The
-    number of threads holds for all of the process, and is what it was afterwards.
+    It yields whether that is possible: the method is known for OpenBLAS, which NumPy's own packages include.
+    The number of threads applies to the whole process, and is restored at the end.
     """
     found = _openblas()
     if found is None:
@@ -40,8 +40,8 @@ def one_thread() -> Iterator[bool]:
 
 @cache
 def _openblas() -> tuple[Callable[[], int], Setter] | None:
-    """Functions that tell and set the number of threads of the OpenBLAS that NumPy has loaded."""
-    np.dot(np.ones(2), np.ones(2))  # it is loaded now
+    """Return the functions that get and set the number of threads of the OpenBLAS that NumPy has loaded."""
+    np.dot(np.ones(2), np.ones(2))  # this loads it
     try:
         names = set(re.findall(r"\S*openblas\S*\.so\S*", MAPS.read_text()))
     except OSError:

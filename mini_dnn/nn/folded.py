@@ -1,24 +1,23 @@
-"""A trained residual network on the CPU, made for speed: batch norms folded, all memory reused.
+"""A trained residual network on the CPU, optimised for speed: folded batch norms, reused memory.
 
-What `mini_dnn.nn.residual` computes layer by layer is done here with less around the matrix products, which
-are the only part that takes long:
+`mini_dnn.nn.residual` computes the same layer by layer. Here, less is done around the matrix products, which
+take most of the time:
 
-- Batch norm is folded into weights and biases. Bias, residual and ReLU follow a product while it is in the
-  cache.
-- Images lie as (N, H, W, C) within borders of zeros, so that nothing has to be padded. A window of a 3x3
-  filter is three stretches of 3 C numbers; windows are copied as such into a matrix (K = R S C).
-- The output is cut into tiles whose windows stay in the cache, and threads of ours take a tile each, with a
-  BLAS that starts none (`mini_dnn.nn.blas`). Where few pixels meet many channels, in the last stage, threads
-  take some of the channels each, as weights are most of what has to be read there.
-- A 3×3 filter of stride 1 gives 4×4 outputs at once from 6×6 inputs: once both are transformed, 36 products
-  take the place of 144 (Winograd's F(4×4, 3×3); A. Lavin, S. Gray, "Fast Algorithms for Convolutional Neural
-  Networks", arXiv:1509.09308). All three steps are matrix products. Four times as many weights have to be
-  read, so they lie in blocks of 64 channels, which are read in order. OpenBLAS multiplies matrices as small
-  as these without copying them first where the processor has AVX-512.
-- Where there are fewer tiles than channels, threads take blocks instead of tiles, and each weight is read
-  once.
-- The stem's bias and ReLU wait until its pool has left a quarter of the pixels: both keep the order of
-  numbers.
+- Batch norm is folded into weights and biases. Bias, residual and ReLU are applied to the result of a product
+  while it is in the cache.
+- Images are stored as (N, H, W, C) with borders of zeros, so that padding needs no work. A window of a 3x3
+  filter consists of three runs of 3 C numbers, which are copied to a row of a matrix (K = R S C).
+- The output is divided into tiles whose windows stay in the cache. Each of our threads takes a tile, with a
+  BLAS that starts no threads (`mini_dnn.nn.blas`). In the last stage, which has few pixels and many channels,
+  each thread takes some of the channels, because most of the memory traffic is for weights.
+- A 3×3 filter of stride 1 computes 4×4 outputs at once from 6×6 inputs: after both are transformed, 36
+  products replace 144 (Winograd's F(4×4, 3×3); A. Lavin, S. Gray, "Fast Algorithms for Convolutional Neural
+  Networks", arXiv:1509.09308). All three steps are matrix products. Four times as many weights must be read,
+  so they are stored in blocks of 64 channels, which are read in order. On processors with AVX-512, OpenBLAS
+  multiplies such small matrices without copying them first.
+- If there are fewer tiles than channels, threads take blocks instead of tiles, and each weight is read once.
+- The stem's bias and ReLU are applied after its pooling, which leaves a quarter of the pixels. This is
+  correct because both preserve the order of numbers.
 """
 
 from __future__ import annotations
@@ -34,22 +33,23 @@ from mini_dnn.nn.folded_layers import ByWinograd, Crew, Direct, Filters, Image
 from mini_dnn.nn.models.resnet import Arrays, Block, ResNetSizes
 from mini_dnn.nn.models.resnet_arrays import fold
 
-MAP_BYTES, IMAGES = 32 << 20, 32  # most of the first layer's output, and of images, that go through together
+# Limits for a group of images: bytes of the first layer's output, and the number of images
+MAP_BYTES, IMAGES = 32 << 20, 32
 
 
 class FoldedResNet:
-    """A residual network that only infers, in float32.
+    """A residual network for inference only, in float32.
 
-    One call at a time: all of them work in the same memory.
+    Only one call may run at a time, because all calls use the same memory.
 
     Parameters
     ----------
     sizes
-        The network's.
+        The sizes of the network.
     arrays
-        Trained ones, as `ResNetSizes.shapes` says.
+        The trained arrays, as described by `ResNetSizes.shapes`.
     threads
-        That share the work; by default one a core.
+        The number of threads that share the work; by default one per core.
     """
 
     def __init__(self, sizes: ResNetSizes, arrays: Arrays, threads: int | None = None) -> None:
@@ -63,12 +63,12 @@ class FoldedResNet:
         self._together = min(IMAGES, max(1, MAP_BYTES // (first.P**2 * first.K * 4)))
 
     def scores(self, x: np.ndarray) -> np.ndarray:
-        """Scores (N, classes) of images (N, channels, image, image) float32, before the softmax.
+        """Compute scores (N, classes) of images (N, channels, image, image) float32, before the softmax.
 
         Raises
         ------
         ShapeError
-            They are no such images.
+            The array does not contain such images.
         """
         expected = (self.sizes.channels, self.sizes.image, self.sizes.image)
         if x.ndim != 4 or x.shape[1:] != expected or x.dtype != np.float32:
@@ -82,7 +82,7 @@ class FoldedResNet:
         return np.concatenate(parts) + bias
 
     def _features(self, x: np.ndarray) -> np.ndarray:
-        """Means over the last block's pixels, (N, width)."""
+        """Compute the means over the last block's pixels, (N, width)."""
         N, first = len(x), self.sizes.conv1
         given = self._image(N, "images", first.H, first.C, first.padding)
         given.inner[...] = x.transpose(0, 2, 3, 1)
@@ -138,14 +138,14 @@ class FoldedResNet:
     def _convolve(
         self, x: Image, filters: Filters, y: Image, residual: np.ndarray | None = None, relu: bool = True
     ) -> None:
-        """Let y be relu(conv(x) + bias + residual)."""
+        """Compute y = relu(conv(x) + bias + residual)."""
         if filters.winograd:
             ByWinograd(self._crew, filters, x, y, residual).run()
         else:
             Direct(self._crew, filters, x, y, residual, relu).run()
 
     def _image(self, N: int, name: str, side: int, C: int, border: int, fill: float = 0.0) -> Image:
-        """Memory for images by its name; its border was filled when it was made."""
+        """Return memory for images by its name. The border is filled when the memory is allocated."""
         held = self._images.get(name)
         if held is None or len(held.whole) < N:
             held = self._images[name] = Image.empty(N, side, C, border, fill)

@@ -1,4 +1,7 @@
-"""Convolutions of `mini_dnn.nn.folded`: bias, residual and ReLU follow a product while it is in the cache."""
+"""Convolutions of `mini_dnn.nn.folded`.
+
+Bias, residual and ReLU are applied while a result is in the cache.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,10 @@ from mini_dnn.nn import winograd
 from mini_dnn.nn.models.resnet import Arrays, Convolution
 from mini_dnn.nn.winograd import IN, INTO, OUT, OUT_OF
 
-TILE_BYTES = 2048 << 10  # of windows that a thread has at a time: about the L2 cache and its share of L3
-FEW_PIXELS = 128  # of an image: from here on threads share channels
+TILE_BYTES = 2048 << 10  # windows that a thread processes at a time: about the L2 cache and its share of L3
+FEW_PIXELS = 128  # pixels of an image: up to this number, threads share channels
 BLOCK = 64  # channels of Winograd's products
-SMALL = 10**6  # multiply-adds of a product that OpenBLAS does without copying its matrices first
+SMALL = 10**6  # multiply-adds of a product for which OpenBLAS does not copy its matrices first
 
 Work = Callable[[], None]
 Block = tuple[np.ndarray, slice]  # weights (36, C, 64), and their channels
@@ -28,7 +31,7 @@ Tile = tuple[slice, slice]  # images, and rows of pixels or of Winograd's tiles
 
 @dataclass(frozen=True, eq=False)
 class Filters:
-    """A convolution as a matrix, and its bias."""
+    """The filters of a convolution as a matrix, with its bias."""
 
     conv: Convolution
     matrix: np.ndarray  # (R S C, K)
@@ -36,19 +39,19 @@ class Filters:
 
     @classmethod
     def of(cls, conv: Convolution, folded: Arrays) -> Filters:
-        """Those of a convolution, from all arrays with norms folded."""
+        """Create the filters of a convolution from all arrays with folded norms."""
         weight = folded[f"{conv.name}.weight"].astype(np.float32)
         matrix = np.ascontiguousarray(weight.transpose(2, 3, 1, 0)).reshape(-1, conv.K)
         return cls(conv, matrix, folded[f"{conv.name}.bias"].astype(np.float32))
 
     @property
     def winograd(self) -> bool:
-        """Whether Winograd's way can be taken."""
+        """Whether Winograd's algorithm can be used."""
         return (self.conv.R, self.conv.stride, self.conv.padding) == (3, 1, 1)
 
     @cached_property
     def blocks(self) -> list[Block]:
-        """Filters for Winograd's way, (36, C, 64), and their channels: made when they are needed first."""
+        """The filters for Winograd's algorithm, (36, C, 64), with their channels; computed on first use."""
         R, C, K = self.conv.R, self.conv.C, self.conv.K
         w = self.matrix.reshape(R, R, C, K).transpose(3, 2, 0, 1)
         cuts = [slice(k, min(k + BLOCK, K)) for k in range(0, K, BLOCK)]
@@ -65,19 +68,19 @@ class Image:
 
     @classmethod
     def empty(cls, N: int, side: int, C: int, border: int, fill: float = 0.0) -> Image:
-        """Below and to the right, the border is so wide that whole tiles of Winograd's fit."""
+        """Allocate images. The lower and right borders have room for whole tiles of Winograd's algorithm."""
         length = -(-side // OUT) * OUT + 2 * border
         whole = np.full((N, length, length, C), fill, np.float32)
         return cls(whole, whole[:, border : border + side, border : border + side], border)
 
 
 class Crew:
-    """Threads that share the work, and memory for each of them, which all layers use.
+    """Threads that share the work, with memory for each of them that all layers use.
 
     Parameters
     ----------
     threads
-        By default one a core.
+        The number of threads; by default one per core.
     """
 
     def __init__(self, threads: int | None = None) -> None:
@@ -87,7 +90,7 @@ class Crew:
         self._pool = ThreadPoolExecutor(max(1, self.threads - 1))
 
     def run(self, works: Sequence[Work]) -> None:
-        """Do all of these, each on a thread of its own."""
+        """Run all of these functions, each in its own thread."""
         if not self.shares or len(works) == 1:
             for work in works:
                 work()
@@ -98,11 +101,11 @@ class Crew:
             other.result()
 
     def share(self, work: Callable[[int], None], count: int) -> None:
-        """Call ``work`` with the number of each thread, as many as there are things to do."""
+        """Call ``work`` with the index of each thread, in as many threads as there are pieces of work."""
         self.run([partial(work, thread) for thread in range(min(self.threads, count))])
 
     def memory(self, number: int, size: int) -> np.ndarray:
-        """Numbers that hold nothing of interest, in the memory of that number."""
+        """Return uninitialised numbers in the memory with this index."""
         if self._memory[number].size < size:
             self._memory[number] = np.empty(size, np.float32)
         return self._memory[number][:size]
@@ -110,7 +113,7 @@ class Crew:
 
 @dataclass(frozen=True, eq=False)
 class Direct:
-    """y = relu(conv(x) + bias + residual) by windows; the convolution alone if not to ``finish``."""
+    """Compute y = relu(conv(x) + bias + residual) with windows; without ``finish``, only the convolution."""
 
     crew: Crew
     filters: Filters
@@ -122,7 +125,7 @@ class Direct:
 
     @cached_property
     def windows(self) -> np.ndarray:
-        """A view (N, P, P, R, S C) of all of them."""
+        """A view (N, P, P, R, S C) of all windows."""
         conv, x = self.filters.conv, self.x
         border = x.border - conv.padding
         start = x.whole[:, border:, border:]
@@ -132,7 +135,7 @@ class Direct:
         return as_strided(start, shape, strides, writeable=False)
 
     def run(self) -> None:
-        """Compute: threads take tiles, or channels where few pixels meet many of these."""
+        """Compute the output. Threads take tiles, or channels if there are few pixels and many channels."""
         conv, crew = self.filters.conv, self.crew
         if conv.P * conv.P <= FEW_PIXELS and crew.threads > 1 and crew.shares:
             self._by_channels()
@@ -155,14 +158,14 @@ class Direct:
         crew.run([partial(self._product, matrix, tile, crew.threads + i, cut) for i, cut in enumerate(cuts)])
 
     def _filled(self, tile: Tile, memory: int) -> np.ndarray:
-        """A tile's windows as a matrix."""
+        """Copy a tile's windows to a matrix."""
         part = self.windows[tile]
         matrix = self.crew.memory(memory, part.size).reshape(part.shape)
         np.copyto(matrix, part)
         return matrix.reshape(-1, part.shape[-2] * part.shape[-1])
 
     def _product(self, matrix: np.ndarray, tile: Tile, memory: int, channels: slice) -> None:
-        """Some channels of a tile."""
+        """Compute some channels of a tile."""
         some, bias = self.filters.matrix[:, channels], self.filters.bias[channels]
         found = self.crew.memory(memory, len(matrix) * some.shape[1]).reshape(len(matrix), -1)
         np.matmul(matrix, some, out=found)
@@ -182,7 +185,7 @@ class Direct:
 
 @dataclass(frozen=True, eq=False)
 class ByWinograd:
-    """y = relu(conv(x) + bias + residual) for 3×3 filters: see `mini_dnn.nn.winograd`."""
+    """Compute y = relu(conv(x) + bias + residual) for 3×3 filters: see `mini_dnn.nn.winograd`."""
 
     crew: Crew
     filters: Filters
@@ -192,7 +195,7 @@ class ByWinograd:
 
     @property
     def tiles_of_a_row(self) -> int:
-        """How many; all of them are whole."""
+        """The number of tiles in a row, all of which are whole."""
         return -(-self.filters.conv.P // OUT)
 
     @cached_property
@@ -205,10 +208,13 @@ class ByWinograd:
         return as_strided(start, shape, (row, column, n, OUT * row, OUT * column, channel), writeable=False)
 
     def run(self) -> None:
-        """Compute: threads take tiles, or blocks of channels where there are fewer tiles than channels."""
+        """Compute the output.
+
+        Threads take tiles, or blocks of channels if there are fewer tiles than channels.
+        """
         conv, T, N, threads = self.filters.conv, self.tiles_of_a_row, len(self.x.whole), self.crew.threads
         tiles = tiles_of(N, T, IN * IN * T * max(conv.C, conv.K) * 4, threads)
-        blocks = self.filters.blocks  # made here, and not by each thread
+        blocks = self.filters.blocks  # computed here, so that threads do not repeat it
         if N * T * T < conv.K:
             self._by_blocks(tiles, blocks)
             return
@@ -224,7 +230,7 @@ class ByWinograd:
         self.crew.share(some, len(tiles))
 
     def _by_blocks(self, tiles: Sequence[Tile], blocks: Sequence[Block]) -> None:
-        """All windows first; then each weight is read once."""
+        """Transform all windows first; then each weight is read once."""
         C, T, N, threads = self.filters.conv.C, self.tiles_of_a_row, len(self.x.whole), self.crew.threads
         v = self.crew.memory(3 * threads, IN * IN * N * T * T * C).reshape(IN * IN, -1)
 
@@ -242,14 +248,14 @@ class ByWinograd:
         self.crew.share(some_channels, len(blocks))
 
     def _inputs(self, tile: Tile, thread: int, out: np.ndarray) -> None:
-        """Transformed windows of some rows of tiles."""
+        """Transform the windows of some rows of tiles."""
         part = self.windows[(slice(None), slice(None), *tile)]
         d = self.crew.memory(thread, part.size).reshape(part.shape)
         np.copyto(d, part)
         np.matmul(INTO, d.reshape(IN * IN, -1), out=out)
 
     def _outputs(self, v: np.ndarray, tile: Tile, block: Block, thread: int) -> None:
-        """Some channels of some rows of tiles, from their transformed windows (36, tiles, C)."""
+        """Compute some channels of some rows of tiles from their transformed windows (36, tiles, C)."""
         weights, channels = block
         images, tiles = tile
         crew, P, T = self.crew, self.filters.conv.P, self.tiles_of_a_row
@@ -271,13 +277,13 @@ class ByWinograd:
 
 
 def tiles_of(N: int, P: int, row_bytes: int, threads: int) -> list[Tile]:
-    """Images and rows of each tile, whose windows take about `TILE_BYTES`; at least one for each thread."""
+    """Divide images and rows into tiles whose windows take about `TILE_BYTES`, at least one per thread."""
     rows = min(P, max(1, TILE_BYTES // row_bytes))
     if rows < P or threads > N:
-        cuts = min(P, max(-(-P // rows), -(-threads // N)))  # a row or more each
+        cuts = min(P, max(-(-P // rows), -(-threads // N)))  # at least one row each
         edges = [P * i // cuts for i in range(cuts + 1)]
         return [(slice(n, n + 1), slice(first, last)) for n in range(N) for first, last in pairwise(edges)]
     images = max(1, min(TILE_BYTES // (row_bytes * P), -(-N // threads)))
-    groups = min(N, -(-N // (images * threads)) * threads)  # as many for each thread
+    groups = min(N, -(-N // (images * threads)) * threads)  # the same number for each thread
     edges = [N * i // groups for i in range(groups + 1)]
     return [(slice(first, last), slice(0, P)) for first, last in pairwise(edges)]

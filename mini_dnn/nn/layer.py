@@ -16,7 +16,7 @@ Shape = tuple[int, ...]
 
 @dataclass
 class Parameter:
-    """A trained array, and the gradient of the loss by it after a backward pass."""
+    """A trained array, with the gradient of the loss with respect to it after a backward pass."""
 
     value: np.ndarray
     grad: np.ndarray
@@ -34,7 +34,7 @@ class Running(Parameter):
     batch is therefore the one of the whole batch. `follow` moves the value.
     """
 
-    MOMENTUM = 0.1  # share of the newest batch
+    MOMENTUM = 0.1  # weight of the newest batch
 
     def follow(self) -> None:
         """Move toward the value of the last batch."""
@@ -47,7 +47,7 @@ class Layer:
     A layer that consists of others returns them in `inner`, and has their parameters.
     """
 
-    _saved: Any = None  # what the next backward pass needs
+    _saved: Any = None  # data for the next backward pass
 
     def output_shape(self, shape: Shape) -> Shape:
         """The shape of the output for an input of this shape.
@@ -78,7 +78,7 @@ class Layer:
         return {}
 
     def parameters(self) -> dict[str, Parameter]:
-        """Trained arrays by name."""
+        """The trained arrays by name."""
         return {
             f"{name}.{key}": parameter
             for name, layer in self.inner().items()

@@ -1,7 +1,8 @@
 """Layers: forward and backward passes in NumPy, in float32 or float64.
 
-A forward pass with ``training=True`` keeps what the backward pass uses up: `Layer.backward` takes dy,
-the gradient of the loss by the layer's output, stores those by the parameters and returns dx.
+A forward pass with ``training=True`` stores what the backward pass needs. `Layer.backward` receives dy, the
+gradient of the loss with respect to the layer's output. It stores the gradients with respect to the
+parameters and returns dx.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ __all__ = ["Conv2d", "Flatten", "Layer", "Linear", "Parameter", "ReLU", "Shape",
 class Conv2d(Layer):
     """Convolution (cross-correlation).
 
-    With stride 1 and no padding it runs in `mini_dnn.nn.numpy_conv`, else in `mini_dnn.nn.numpy_padded`,
-    which leaves the channels last in memory.
+    With stride 1 and without padding, it runs in `mini_dnn.nn.numpy_conv`, otherwise in
+    `mini_dnn.nn.numpy_padded`, whose results have the channels last in memory.
 
     Parameters
     ----------
@@ -40,15 +41,15 @@ class Conv2d(Layer):
     kernel_size
         R and S, the rows and columns of a filter.
     rng
-        The generator that draws the initial filters; a bias starts at 0.
+        The generator for the initial filters. A bias is initialised with 0.
     dtype
-        Of the filters: float32 or float64.
+        The type of the filters: float32 or float64.
     stride
-        Between windows, in rows and columns.
+        The distance between windows, in rows and columns.
     padding
         Zeros on each side; fewer than R and S.
     bias
-        Whether a number is added to each output channel.
+        Whether to add a number to each output channel.
 
     Raises
     ------
@@ -86,7 +87,7 @@ class Conv2d(Layer):
 
     @property
     def is_plain(self) -> bool:
-        """Whether its stride is 1 and its padding 0."""
+        """Whether the stride is 1 and the padding 0."""
         return self.stride == 1 and self.padding == 0
 
     def output_shape(self, shape: Shape) -> Shape:
@@ -118,7 +119,7 @@ class Conv2d(Layer):
         return padded_forward(x, w, self.stride, self.padding)
 
     def backward(self, dy: np.ndarray) -> np.ndarray:
-        """Store the gradients of the filters and of the bias, return dx."""
+        """Store the gradients of the filters and of the bias, and return dx."""
         H, W = self._saved.shape[2:] if self._saved is not None else (0, 0)
         self.backward_parameters(dy)
         if self.is_plain:
@@ -137,7 +138,7 @@ class Conv2d(Layer):
             self.bias.grad = dy.sum(axis=(0, 2, 3))
 
     def parameters(self) -> dict[str, Parameter]:
-        """``weight`` (M, C, R, S), and ``bias`` (M,) where there is one."""
+        """``weight`` (M, C, R, S), and ``bias`` (M,) if there is one."""
         return {"weight": self.weight, **({"bias": self.bias} if self.bias else {})}
 
 
@@ -148,7 +149,7 @@ class ReLU(Layer):
         return "ReLU"
 
     def output_shape(self, shape: Shape) -> Shape:
-        """Any shape, kept."""
+        """Any shape, unchanged."""
         return shape
 
     def forward(self, x: np.ndarray, training: bool = False, overwrite: bool = False) -> np.ndarray:
@@ -159,7 +160,7 @@ class ReLU(Layer):
         return y
 
     def backward(self, dy: np.ndarray) -> np.ndarray:
-        """Pass dy where x was positive; the gradient at 0 is 0."""
+        """Return dy where x was positive, and 0 elsewhere. The gradient at 0 is 0."""
         return dy * self._take_saved()
 
 
@@ -176,7 +177,7 @@ class Flatten(Layer):
         return shape[0], int(np.prod(shape[1:]))
 
     def forward(self, x: np.ndarray, training: bool = False, overwrite: bool = False) -> np.ndarray:
-        """(N, ...) to (N, features), a view where x is contiguous."""
+        """(N, ...) to (N, features), a view if x is contiguous."""
         if training:
             self._saved = x.shape
         return x.reshape(self.output_shape(x.shape))
@@ -194,11 +195,11 @@ class Linear(Layer):
     in_features, out_features
         Length of a line of x, and of y.
     rng
-        The generator that draws the initial weights; the bias starts at 0.
+        The generator for the initial weights. The bias is initialised with 0.
     dtype
-        Of weights and bias: float32 or float64.
+        The type of weights and bias: float32 or float64.
     gain
-        Variance of the initial weights, times ``in_features``.
+        The variance of the initial weights, multiplied by ``in_features``.
     """
 
     def __init__(
@@ -233,7 +234,7 @@ class Linear(Layer):
         return (self.multiply(lines, self.weight.value) + self.bias.value).reshape(shape)
 
     def backward(self, dy: np.ndarray) -> np.ndarray:
-        """Store the gradients of weight and bias, return dx."""
+        """Store the gradients of weight and bias, and return dx."""
         self.backward_parameters(dy)
         return dy @ self.weight.value
 
@@ -259,7 +260,7 @@ class Softmax(Layer):
         return "Softmax"
 
     def output_shape(self, shape: Shape) -> Shape:
-        """(N, classes), kept."""
+        """(N, classes), unchanged."""
         if len(shape) != 2:
             raise ShapeError(f"{self!r} takes (N, classes); found {shape}")
         return shape

@@ -6,10 +6,10 @@ from mini_dnn.errors import ShapeError
 
 
 def softmax_cross_entropy(logits: np.ndarray, labels: np.ndarray) -> tuple[float, np.ndarray]:
-    """Mean of -log softmax(logits)[label], and its gradient by the logits.
+    """Mean of -log softmax(logits)[label], and its gradient with respect to the logits.
 
-    Taken together the two need no division by a small probability: the gradient is
-    (softmax - one-hot) / N, and the loss a log-sum-exp of logits shifted by their maximum.
+    Computing both together avoids a division by a small probability: the gradient is (softmax - one-hot) / N,
+    and the loss is a log-sum-exp of logits shifted by their maximum.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ def softmax_cross_entropy(logits: np.ndarray, labels: np.ndarray) -> tuple[float
     Raises
     ------
     ShapeError
-        The two do not fit together, or a label is not a class.
+        The shapes do not match, or a label is not a class.
     """
     if logits.ndim != 2 or labels.shape != logits.shape[:1] or not np.issubdtype(labels.dtype, np.integer):
         raise ShapeError(

@@ -1,4 +1,4 @@
-"""A network: named layers in a row."""
+"""A network: a sequence of named layers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Attention in NumPy, forward and backward: ``o = softmax(scale q kᵀ) v``, each head of each entry by itself.
+"""Attention in NumPy, forward and backward: ``o = softmax(scale q kᵀ) v`` for each head of each entry.
 
-Queries, keys and values come as the parts of one array (B, T, 3, H, d), which is what one linear layer makes
-of the tokens. Heads are views of it: BLAS takes lines that lie apart, so nothing is permuted in memory.
+Queries, keys and values are the parts of one array (B, T, 3, H, d), which one linear layer computes from the
+tokens. Heads are views of it: BLAS accepts lines that are not contiguous, so nothing is permuted in memory.
 
 Source: A. Vaswani et al., "Attention Is All You Need", arXiv:1706.03762, section 3.2.
 """
@@ -12,19 +12,19 @@ import numpy as np
 
 
 def attention_forward(qkv: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray]:
-    """Mix values by how well their keys fit a query.
+    """Compute means of values, weighted by how well their keys match a query.
 
     Parameters
     ----------
     qkv
         (B, T, 3, H, d): queries, keys and values.
     scale
-        Of the products of queries and keys.
+        The factor for the products of queries and keys.
 
     Returns
     -------
     o, p
-        The mixed values (B, T, H, d), and the shares (B, H, T, T) that `attention_backward` needs.
+        The means of values (B, T, H, d), and the weights (B, H, T, T) that `attention_backward` needs.
     """
     q, k, v = _heads(qkv)
     p = q @ k.swapaxes(2, 3)
@@ -41,14 +41,14 @@ def attention_forward(qkv: np.ndarray, scale: float) -> tuple[np.ndarray, np.nda
 def attention_backward(
     qkv: np.ndarray, o: np.ndarray, p: np.ndarray, do: np.ndarray, scale: float
 ) -> np.ndarray:
-    """The gradient of the loss by ``qkv`` (B, T, 3, H, d), given that by the output ``o``.
+    """Return the gradient of the loss with respect to ``qkv`` (B, T, 3, H, d), given that for ``o``.
 
     Parameters
     ----------
     qkv, scale
-        What `attention_forward` took.
+        The arguments of `attention_forward`.
     o, p
-        What it gave.
+        The results of `attention_forward`.
     do
         (B, T, H, d)
     """
@@ -58,7 +58,8 @@ def attention_backward(
     heads = do.swapaxes(1, 2)
     np.matmul(p.swapaxes(2, 3), heads, out=dv)
     ds = heads @ v.swapaxes(2, 3)
-    # The softmax's Jacobian takes a row's sum of dp p away. As o = p v, it is that of do o, which is shorter.
+    # The softmax's Jacobian subtracts a row's sum of dp p. As o = p v, it equals that of do o, which is
+    # shorter.
     ds -= np.einsum("bthd,bthd->bht", do, o)[..., None]
     ds *= p
     ds *= qkv.dtype.type(scale)

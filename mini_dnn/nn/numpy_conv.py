@@ -1,23 +1,24 @@
-"""Convolution in NumPy, forward and backward: unroll along the filter's columns only, then many small GEMMs.
+"""Convolution in NumPy, forward and backward, with partial unrolling and many small GEMMs.
 
-The textbook's unrolled matrix repeats each input value R S times. Here it is repeated S times, and a strided
-view supplies the rest, because *overlapping* matrices cost nothing::
+The usual unrolled matrix repeats each input value R S times. Here it is repeated S times, and a strided view
+provides the rest, because *overlapping* matrices cost nothing::
 
     unrolled[n, row, c, s, q] = x[n, c, row, q + s]
 
-With K ordered (r, c, s), output row p needs the input rows p ... p+R-1: K consecutive rows of that buffer, a
-(K, Q) matrix that starts C S rows further for each p. One stacked ``np.matmul`` computes all output rows of
-a slice of the batch and writes them in their final place; no permutation follows.
+With K in the order (r, c, s), output row p needs the input rows p ... p+R-1. These are K consecutive rows of
+that buffer, a (K, Q) matrix that starts C S rows later for each p. One stacked ``np.matmul`` computes all
+output rows of a slice of the batch and writes them to their final place, so no permutation is needed.
 
-Two sizes decide the speed.
+Two sizes determine the speed.
 
-- A slice's buffer stays in the cache, so that unrolled values never travel to memory.
-- A single GEMM stays below the size from which OpenBLAS starts threads. Threads of ours take a slice each,
-  unrolling included; BLAS threads would wait for each other at the end of every GEMM. On AVX-512 machines
-  such GEMMs also take OpenBLAS's kernels for small matrices, which pack nothing.
+- A slice's buffer stays in the cache, so unrolled values are never written to memory.
+- A single GEMM is smaller than the size at which OpenBLAS starts threads. Each of our threads takes a slice,
+  including its unrolling. BLAS threads would wait for each other at the end of every GEMM. On AVX-512
+  machines, such GEMMs also use OpenBLAS's kernels for small matrices, which do not pack their operands.
 
-Backward, the input's gradient is a convolution of the zero-padded dy with the filters turned around; the
-filters' gradient multiplies dy by the unrolled input, each filter row again an overlapping view.
+In the backward pass, the gradient of the input is a convolution of the zero-padded dy with the rotated
+filters. The gradient of the filters is a product of dy and the unrolled input, where each filter row is again
+an overlapping view.
 """
 
 import os
@@ -31,7 +32,7 @@ from numpy.lib.stride_tricks import as_strided, sliding_window_view
 
 SLICE_BYTES = 2 << 20  # unrolled values that a thread holds: about the L2 cache and its share of L3
 SERIAL_MACS = (1 << 19) - 1  # largest M x N x K that OpenBLAS runs on one thread (interface/gemm.c)
-MIN_GEMM_ROWS = 8  # narrower GEMMs waste more than BLAS threads gain
+MIN_GEMM_ROWS = 8  # narrower GEMMs lose more than BLAS threads gain
 
 Result = TypeVar("Result")
 
@@ -47,7 +48,7 @@ class _Tile:
 
 @dataclass(frozen=True)
 class _Tiling:
-    """How the output (N, ., P, .) is cut: at most ``images`` images by ``rows`` rows a tile."""
+    """How the output (N, ., P, .) is divided: at most ``images`` images and ``rows`` rows per tile."""
 
     N: int
     P: int
@@ -56,13 +57,16 @@ class _Tiling:
     threads: int
 
     def tiles(self, thread: int) -> Iterator[_Tile]:
-        """Every ``threads``-th tile: fixed, so that a sum over a thread's tiles is the same in each run."""
+        """Yield every ``threads``-th tile.
+
+        The assignment is fixed, so a sum over a thread's tiles is reproducible.
+        """
         cuts = [(n, p) for n in range(0, self.N, self.images) for p in range(0, self.P, self.rows)]
         for n, p in cuts[thread :: self.threads]:
             yield _Tile(slice(n, min(n + self.images, self.N)), p, min(p + self.rows, self.P))
 
     def run(self, work: Callable[[Iterator[_Tile]], Result]) -> list[Result]:
-        """Call ``work`` once a thread with that thread's tiles; return what the calls returned."""
+        """Call ``work`` in each thread with that thread's tiles, and return the results of the calls."""
         if self.threads == 1:
             return [work(self.tiles(0))]
         with ThreadPoolExecutor(self.threads) as pool:
@@ -70,7 +74,7 @@ class _Tiling:
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -79,18 +83,18 @@ def cores() -> int:
 def _tiling(
     N: int, P: int, R: int, row_bytes: int, max_rows: int, serial_gemm: bool, product_bytes: int = 0
 ) -> _Tiling:
-    """Cut the output so that a tile's unrolled rows fill ``SLICE_BYTES``, or 2 R rows if those are more.
+    """Divide the output so that a tile's unrolled rows fill ``SLICE_BYTES``, or 2 R rows if those are more.
 
     Parameters
     ----------
     row_bytes
-        Of one unrolled input row of one image.
+        Bytes of one unrolled input row of one image.
     max_rows
-        Most output rows in a tile.
+        The largest number of output rows in a tile.
     serial_gemm
-        Whether each GEMM runs on one thread; if not, BLAS has the cores and we add no threads.
+        Whether each GEMM runs on one thread. If not, BLAS uses the cores, and no threads are added.
     product_bytes
-        What the GEMMs leave for each image besides the output; bounded like the unrolled rows.
+        Bytes that the GEMMs write for each image besides the output. They are limited like the unrolled rows.
     """
     rows = min(P, max_rows, max(SLICE_BYTES // row_bytes - R + 1, R))
     images = max(1, SLICE_BYTES // max(row_bytes * (rows + R - 1), product_bytes))
@@ -104,7 +108,8 @@ def _tiling(
 def _pad_rows(x: np.ndarray, start: int, left: int, out: np.ndarray) -> None:
     """Copy rows ``start ...`` of x (n, C, H, W) into ``out`` (n, C, rows, width) at column ``left``.
 
-    Rows outside x become 0. The columns beside it are left alone: they are 0 since ``out`` was made.
+    Rows outside of x become 0. The columns beside it are not touched: they have been 0 since ``out`` was
+    allocated.
     """
     H, W = x.shape[2:]
     rows = out.shape[2]
@@ -115,14 +120,14 @@ def _pad_rows(x: np.ndarray, start: int, left: int, out: np.ndarray) -> None:
 
 
 def _gemm_rows(M: int, row_macs: int) -> tuple[int, bool]:
-    """Output channels in one GEMM, a divisor of M, and whether such a GEMM stays on one thread."""
+    """Return the output channels of a GEMM, a divisor of M, and whether such a GEMM stays on one thread."""
     group = max((g for g in range(1, M + 1) if M % g == 0 and g * row_macs <= SERIAL_MACS), default=0)
     serial = group >= min(M, MIN_GEMM_ROWS)
     return (group, True) if serial else (M, False)
 
 
 def _correlate(x: np.ndarray, w: np.ndarray, out_size: tuple[int, int], top: int, left: int) -> np.ndarray:
-    """Correlate x (N, C, H, W), as if zeros surrounded it, with w (M, C, R, S).
+    """Correlate x (N, C, H, W), surrounded by zeros, with w (M, C, R, S).
 
     Returns
     -------

@@ -1,16 +1,17 @@
 """Convolution with stride and padding in NumPy, forward and backward, for arrays whose channels come last.
 
-Axes are (N, C, H, W) as everywhere, but memory is laid out as (N, H, W, C): one pixel's channels lie side by
-side. A window is then R stretches of S C numbers, copied as such into a line of a matrix (K = R S C), and one
-GEMM with the filters gives the output, its channels last again: no permutation before or after, and the next
-layer reads what this one wrote. Arrays in another layout are taken, and cost a copy.
+Axes are (N, C, H, W) as everywhere, but the memory layout is (N, H, W, C): the channels of a pixel are
+adjacent. A window then consists of R runs of S C numbers, which are copied to a row of a matrix (K = R S C).
+One GEMM with the filters computes the output, whose channels are last again. No permutation is needed before
+or after, and the next layer can read the result directly. Arrays in another layout are accepted, but must be
+copied.
 
-The matrix of some images at a time stays in the cache (`SLICE_BYTES`). Where there are more images, threads
-of ours take some each, with a BLAS that starts none: those of BLAS would wait for each other after each
-product.
+The matrix of some images at a time stays in the cache (`SLICE_BYTES`). If there are more images, each of our
+threads takes some of them, with a BLAS that starts no threads. BLAS threads would wait for each other after
+each product.
 
-Backward, the input's gradient is such a convolution, too: of dy, spread by the stride and surrounded by
-zeros, with the filters turned around.
+In the backward pass, the gradient of the input is also such a convolution: of dy, spread by the stride and
+surrounded by zeros, with the rotated filters.
 """
 
 from __future__ import annotations
@@ -28,21 +29,24 @@ from mini_dnn.nn.blas import one_thread
 from mini_dnn.nn.numpy_conv import cores
 
 SLICE_BYTES = 1 << 20  # of unrolled windows at a time
-MOST_ALONE = 1 << 22  # products of a thread, at least: fewer are not worth another thread
+MOST_ALONE = 1 << 22  # products per thread; for fewer, another thread does not pay
 
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
 class _Unrolled:
-    """The windows of some images, as lines of a matrix."""
+    """The windows of some images, as rows of a matrix."""
 
     images: slice
     matrix: np.ndarray  # (images x P x Q, R S C)
 
 
 def channels_last(x: np.ndarray) -> np.ndarray:
-    """An array (N, C, H, W) as (N, H, W, C), contiguous: a view where its channels lie last."""
+    """View or copy an array (N, C, H, W) as contiguous (N, H, W, C).
+
+    It is a view if its channels are last.
+    """
     return np.ascontiguousarray(x.transpose(0, 2, 3, 1))
 
 
@@ -54,16 +58,16 @@ def channels_second(x: np.ndarray) -> np.ndarray:
 def _unrolled(
     x: np.ndarray, R: int, S: int, size: tuple[int, int], stride: int, offset: tuple[int, int], spread: int
 ) -> Iterator[_Unrolled]:
-    """Windows of x (N, H, W, C), some images at a time; the matrix is used again for the next ones.
+    """Unroll the windows of x (N, H, W, C), some images at a time. The matrix is reused for the next ones.
 
     Parameters
     ----------
     size
-        Windows in rows and columns, ``stride`` pixels apart.
+        The number of windows in rows and columns, ``stride`` pixels apart.
     offset
-        Rows of zeros above x, and columns to the left; as many as are needed are below and to the right.
+        Rows of zeros above x, and columns to the left. Below and to the right, there are as many as needed.
     spread
-        Distance that the pixels of x are set apart, with zeros between.
+        The distance between pixels of x, which are separated by zeros.
     """
     N, H, W, C = x.shape
     (P, Q), (top, left) = size, offset
@@ -72,7 +76,8 @@ def _unrolled(
     if plain and (R, S, stride) == (1, 1, 1):
         yield _Unrolled(slice(0, N), x.reshape(-1, C))
         return
-    h, w = min(H, -(-(rows - top) // spread)), min(W, -(-(columns - left) // spread))  # that windows reach
+    # Those that windows reach
+    h, w = min(H, -(-(rows - top) // spread)), min(W, -(-(columns - left) // spread))
     images = min(N, max(1, SLICE_BYTES // (P * Q * R * S * C * x.itemsize)))
     matrix = np.empty((images, P, Q, R, S * C), x.dtype)
     padded = None if plain else np.zeros((images, rows, columns, C), x.dtype)
@@ -102,7 +107,7 @@ def _correlate(
     offset: tuple[int, int],
     spread: int,
 ) -> np.ndarray:
-    """Products of the windows of x (N, H, W, C) with filters (R, S, C, M): (N, P, Q, M)."""
+    """Return the products of the windows of x (N, H, W, C) with filters (R, S, C, M): (N, P, Q, M)."""
     R, S, _, M = filters.shape
     dtype = np.result_type(x, filters)
     flat = np.ascontiguousarray(filters, dtype).reshape(-1, M)
@@ -119,7 +124,7 @@ def _correlate(
 
 
 def _share(work: Callable[[slice], Result], images: int, products: int) -> list[Result]:
-    """Call ``work`` for some of the images in each thread; what it returned, in their order."""
+    """Call ``work`` for some images in each thread, and return the results in the order of the images."""
     threads = min(_threads(), images, products // MOST_ALONE)
     if threads < 2:
         return [work(slice(0, images))]
@@ -132,7 +137,7 @@ def _share(work: Callable[[slice], Result], images: int, products: int) -> list[
 
 
 def _threads() -> int:
-    """As many as BLAS may have: one in a worker of a training."""
+    """Return as many threads as BLAS may use: one in a worker of a training."""
     told = os.environ.get("OPENBLAS_NUM_THREADS", "")
     return min(cores(), int(told)) if told.isdecimal() else cores()
 
@@ -140,7 +145,7 @@ def _threads() -> int:
 def output_size(
     image: tuple[int, ...], window: tuple[int, ...], stride: int, padding: int
 ) -> tuple[int, int]:
-    """Rows and columns of windows that fit into an image; less than 1 if none does."""
+    """Return the rows and columns of windows that fit into an image; less than 1 if none fits."""
     P, Q = ((length + 2 * padding - part) // stride + 1 for length, part in zip(image, window, strict=True))
     return P, Q
 
@@ -151,9 +156,9 @@ def padded_forward(x: np.ndarray, w: np.ndarray, stride: int, padding: int) -> n
     Parameters
     ----------
     x, w
-        float32 or float64. The caller checks the shapes.
+        float32 or float64. The caller must check the shapes.
     stride, padding
-        In rows and columns alike.
+        The same for rows and columns.
 
     Returns
     -------
@@ -175,7 +180,7 @@ def padded_backward_input(
     Parameters
     ----------
     w
-        Filters (M, C, R, S), R and S more than ``padding``.
+        Filters (M, C, R, S). R and S are larger than ``padding``.
     dy
         Gradient with respect to the output, (N, M, P, Q), same dtype.
     """

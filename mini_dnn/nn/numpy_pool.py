@@ -1,8 +1,8 @@
-"""Pooling in NumPy, over square windows: maxima where they do not overlap, and places of those that do.
+"""Pooling in NumPy, over square windows: maxima of disjoint windows, and positions in overlapping ones.
 
-Where windows do not overlap, the maximum is taken over rows, then over columns: each step works on long
-stretches of memory, where picking windows one by one would not. Windows are k x k; the last ones of each
-axis may be cut short by the edge (ceil mode). Any floating-point dtype.
+For disjoint windows, the maximum is taken over rows and then over columns. Each step works on long runs of
+memory, unlike processing the windows one by one. Windows are k x k. The last ones of each axis may be
+truncated by the edge (ceil mode). Any floating-point dtype is supported.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-SLICE_BYTES = 1 << 20  # of the input: one slice of the batch and its maxima stay in the cache
+SLICE_BYTES = 1 << 20  # of the input: one slice of the batch with its maxima stays in the cache
 
 
 def _maxima(x: np.ndarray, k: int, axis: int) -> np.ndarray:
@@ -24,10 +24,10 @@ def _maxima(x: np.ndarray, k: int, axis: int) -> np.ndarray:
 
 
 def _maxima_backward(x: np.ndarray, y: np.ndarray, dy: np.ndarray, k: int, axis: int) -> np.ndarray:
-    """Gradient of `_maxima`: dy of each window goes to the first of its elements that equals y."""
+    """Return the gradient of `_maxima`: dy of each window goes to the first of its elements that equals y."""
     x, y, dy = (a.swapaxes(0, axis) for a in (x, y, dy))
     dx = np.empty_like(x)
-    pending = np.ones_like(y, dtype=bool)  # windows whose maximum has not been met yet
+    pending = np.ones_like(y, dtype=bool)  # windows whose maximum has not been found yet
     for i in range(k):
         part = x[i::k]
         n = len(part)
@@ -51,7 +51,7 @@ def max_pool_forward(x: np.ndarray, k: int, P: int, Q: int) -> np.ndarray:
 
     Returns
     -------
-    (N, C, P, Q) in x's dtype; NaN where a window holds NaN.
+    (N, C, P, Q) in the dtype of x; NaN if a window contains NaN.
     """
     inside = x[:, :, : P * k, : Q * k]
     y = np.empty((*x.shape[:2], P, Q), x.dtype)
@@ -62,7 +62,7 @@ def max_pool_forward(x: np.ndarray, k: int, P: int, Q: int) -> np.ndarray:
 
 
 def max_pool_backward(x: np.ndarray, y: np.ndarray, dy: np.ndarray, k: int) -> np.ndarray:
-    """Gradient by x (N, C, H, W), from the output y and its gradient dy, both (N, C, P, Q)."""
+    """Return the gradient with respect to x (N, C, H, W), from y and dy, both (N, C, P, Q)."""
     P, Q = y.shape[2:]
     dx = np.zeros_like(x)
     step = max(1, SLICE_BYTES // max(1, x[:1].nbytes))
@@ -76,14 +76,14 @@ def max_pool_backward(x: np.ndarray, y: np.ndarray, dy: np.ndarray, k: int) -> n
 
 @dataclass(frozen=True)
 class Tap:
-    """One place of a window, in all windows that have a pixel there.
+    """One position in a window, for all windows that have a pixel there.
 
     Parameters
     ----------
     place
-        Its number: row times size plus column.
+        The index of the position: row times size plus column.
     windows, pixels
-        Which windows these are, of (N, P, Q, C), and their pixels, of (N, H, W, C).
+        Indices of these windows in (N, P, Q, C), and of their pixels in (N, H, W, C).
     """
 
     place: int
@@ -94,7 +94,7 @@ class Tap:
 def taps(
     size: int, stride: int, padding: int, image: tuple[int, ...], windows: tuple[int, ...]
 ) -> Iterator[Tap]:
-    """All places of square windows that may overlap, or stick out of the image.
+    """Return all positions of square windows that may overlap or extend beyond the image.
 
     Parameters
     ----------
@@ -122,20 +122,20 @@ def taps(
 def overlapping_max_forward(
     x: np.ndarray, size: int, stride: int, padding: int, P: int, Q: int
 ) -> np.ndarray:
-    """Maxima of square windows, what lies outside of the image left out.
+    """Maxima of square windows. Elements outside of the image are ignored.
 
     Parameters
     ----------
     x
         (N, H, W, C)
     size, stride, padding
-        Of the windows, in rows and columns alike.
+        Of the windows; the same for rows and columns.
     P, Q
         Rows and columns of windows.
 
     Returns
     -------
-    (N, P, Q, C) in x's dtype; NaN where a window holds NaN.
+    (N, P, Q, C) in the dtype of x; NaN if a window contains NaN.
     """
     N, H, W, C = x.shape
     y = np.full((N, P, Q, C), -np.inf, x.dtype)
@@ -147,9 +147,9 @@ def overlapping_max_forward(
 def overlapping_max_backward(
     x: np.ndarray, y: np.ndarray, dy: np.ndarray, size: int, stride: int, padding: int
 ) -> np.ndarray:
-    """Gradient by x (N, H, W, C), from y and dy, both (N, P, Q, C): of equal maxima the first gets it."""
+    """Return the gradient with respect to x (N, H, W, C). Of equal maxima, the first one gets it."""
     dx = np.zeros_like(x)
-    pending = np.ones_like(y, dtype=bool)  # windows whose maximum has not been met yet
+    pending = np.ones_like(y, dtype=bool)  # windows whose maximum has not been found yet
     for tap in taps(size, stride, padding, x.shape[1:3], y.shape[1:3]):
         hit = (x[tap.pixels] == y[tap.windows]) & pending[tap.windows]
         dx[tap.pixels] += dy[tap.windows] * hit

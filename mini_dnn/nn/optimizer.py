@@ -19,7 +19,7 @@ class SGD:
     Parameters
     ----------
     parameters
-        What to train.
+        The parameters to train.
     momentum
         In [0, 1).
     """
@@ -48,7 +48,7 @@ class Adam:
     Parameters
     ----------
     parameters
-        What to train.
+        The parameters to train.
     beta1, beta2
         Decay of the running means of the gradient and of its square.
     epsilon
@@ -106,7 +106,7 @@ class Muon:
     Parameters
     ----------
     parameters
-        What to train.
+        The parameters to train.
     hidden
         Names of the matrices, each of two axes.
     decay
@@ -135,7 +135,7 @@ class Muon:
             velocity *= self.momentum
             velocity += parameter.grad
             ahead = parameter.grad + self.momentum * velocity
-            # Queries, keys and values are three matrices of their own, one above the other.
+            # Queries, keys and values are three separate matrices, stacked in rows.
             each = np.split(ahead, 3) if name.endswith("qkv.weight") else [ahead]
             length = rate * self.LENGTH * max(each[0].shape) ** 0.5
             parameter.value *= 1 - rate * self.decay
@@ -166,7 +166,7 @@ class OneCycle:
 
     peak: float
     steps: int  # of the whole training
-    rise: float = 0.3  # fraction of the steps up to the peak
+    rise: float = 0.3  # fraction of the steps before the peak
     start: float = 1 / 25  # first rate, as a fraction of the peak
     end: float = 1e-5  # last rate, as a fraction of the peak
 

@@ -24,9 +24,9 @@ class MaxPool2d(Layer):
     size
         Rows and columns of a window.
     ceil_mode
-        Whether windows that the lower and right edges cut short count (34 by 4 gives 9, else 8).
+        Whether windows that are truncated by the lower and right edges count (34 by 4 gives 9, otherwise 8).
     stride
-        Between windows; by default their size.
+        The distance between windows; by default their size.
     padding
         Rows and columns beyond each edge that windows may reach into; at most half the size. Elements there
         are never a maximum.
@@ -34,7 +34,7 @@ class MaxPool2d(Layer):
     Raises
     ------
     ShapeError
-        They make no sense.
+        The sizes are invalid or do not match.
     """
 
     def __init__(
@@ -93,14 +93,14 @@ class AvgPool2d(Layer):
     size
         Rows and columns of a window.
     stride
-        Between windows; by default their size.
+        The distance between windows; by default their size.
     padding
         Zeros on each side; at most half the size.
 
     Raises
     ------
     ShapeError
-        They make no sense.
+        The sizes are invalid or do not match.
     """
 
     def __init__(self, size: int, stride: int | None = None, padding: int = 0) -> None:
@@ -146,7 +146,7 @@ class AvgPool2d(Layer):
 
 
 class AdaptiveAvgPool2d(Layer):
-    """Means of windows that divide an image of any size into so many rows and columns.
+    """Means of windows that divide an image of any size into ``size`` rows and columns.
 
     Window i of n takes rows from ``floor(i H / n)`` to before ``ceil((i + 1) H / n)``, as in PyTorch.
 
@@ -185,7 +185,7 @@ class AdaptiveAvgPool2d(Layer):
 
 
 def _shares(length: int, size: int, dtype: np.dtype) -> np.ndarray:
-    """(size, length): how much of each line goes into each window."""
+    """(size, length): the weight of each line in each window."""
     found = np.zeros((size, length), dtype)
     for i in range(size):
         first, last = i * length // size, -(-(i + 1) * length // size)

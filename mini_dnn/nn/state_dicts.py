@@ -1,4 +1,4 @@
-"""Weights of residual networks from elsewhere: state dicts of torchvision and timm, read and checked."""
+"""Weights of residual networks from other sources: state dicts of torchvision and timm, read and checked."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from mini_dnn.nn.models.resnet_arrays import sizes_of
 from mini_dnn.nn.network import Network
 from mini_dnn.nn.stores import Described
 
-WRAPPERS = ("module.", "model.", "state_dict.", "_orig_mod.")  # that training programs put before all names
-COUNTER = ".num_batches_tracked"  # of batches that a norm has seen: nothing uses it
+# Prefixes that training programs add to all names
+WRAPPERS = ("module.", "model.", "state_dict.", "_orig_mod.")
+COUNTER = ".num_batches_tracked"  # the number of batches that a norm has processed, which is not used
 MOST_NAMED = 6  # names in a message
 MOST_BYTES = 4 << 30  # of a file: far more than any such network has
 FLOAT32 = np.dtype(np.float32)
@@ -31,15 +32,15 @@ class Published:
     Parameters
     ----------
     folder, name
-        Of the file: ``folder`` is an address that ends in "/".
+        The name of the file, and its folder: a URL that ends in "/".
     sha256
-        Of its content.
+        The hash of its content.
     page
-        For people.
+        A web page about the weights.
     dataset
-        What they were trained on.
+        The data set that they were trained on.
     preprocessing
-        What is done to pictures first, in words.
+        The preprocessing of pictures, in words.
     """
 
     folder: str
@@ -65,7 +66,7 @@ PUBLISHED: Mapping[str, Published] = {
 
 @dataclass(frozen=True)
 class StateDict:
-    """A residual network's arrays, by torchvision's names, and its sizes."""
+    """A residual network's arrays, with torchvision's names, and its sizes."""
 
     sizes: ResNetSizes
     arrays: Mapping[str, np.ndarray]
@@ -88,15 +89,15 @@ def read(path: Path, network: str, image: int | None = None, sizes: ResNetSizes 
     network
         ``"resnet18"`` or ``"resnet34"``.
     image
-        Rows and columns of the images that it takes; see `mini_dnn.nn.models.resnet_arrays.sizes_of`.
+        The rows and columns of its images; see `mini_dnn.nn.models.resnet_arrays.sizes_of`.
     sizes
-        The network's, where they are known; else the arrays tell them.
+        The network's sizes if they are known. Otherwise, they follow from the arrays.
 
     Raises
     ------
     WeightsError
-        The file is missing, damaged, pickled or of another network: says which arrays are missing, too many
-        or of another shape, or hold what is no number.
+        The file is missing, damaged, pickled or for another network. The message names arrays that are
+        missing, superfluous or of another shape, or that contain NaN or infinities.
     """
     try:
         if path.stat().st_size > MOST_BYTES:
@@ -122,17 +123,17 @@ def read(path: Path, network: str, image: int | None = None, sizes: ResNetSizes 
 
 
 def fetch(network: str, folder: Path) -> tuple[StateDict, Published]:
-    """Download weights that are published, verify them, and read them.
+    """Download published weights, verify them, and read them.
 
     Parameters
     ----------
     folder
-        Where the file is kept.
+        The folder that keeps the file.
 
     Raises
     ------
     WeightsError
-        None are known of that network, or they cannot be had: says what to do.
+        No weights are known for that network, or they cannot be downloaded. The message says what to do.
     """
     if network not in PUBLISHED:
         raise WeightsError(
@@ -154,7 +155,7 @@ def fetch(network: str, folder: Path) -> tuple[StateDict, Published]:
 
 
 def _names(found: Mapping[str, Described]) -> dict[str, str]:
-    """Names as torchvision has them, and as the file does: without what wraps all of them, and counters."""
+    """Map torchvision's names to those in the file: without prefixes of all names, and without counters."""
     prefix = ""
     while found and (more := next((w for w in WRAPPERS if all(n.startswith(prefix + w) for n in found)), "")):
         prefix += more
@@ -179,7 +180,7 @@ def _sizes(path: Path, network: str, found: Mapping[str, Described], image: int 
 
 
 def _check(path: Path, wanted: Mapping[str, tuple[int, ...]], found: Mapping[str, Described]) -> None:
-    """Compare names, shapes and types; all that is wrong is told at once."""
+    """Compare names, shapes and types, and report everything that is wrong at once."""
     problems = []
     if missing := [name for name in wanted if name not in found]:
         problems.append(f"missing: {_some(missing)}")

@@ -1,7 +1,7 @@
-"""Named arrays in files of three kinds: HDF5, NPZ and safetensors. Nothing is ever unpickled.
+"""Named arrays in files of three formats: HDF5, NPZ and safetensors. Nothing is ever unpickled.
 
-A file's first bytes tell its kind. Shapes are known before numbers are read, so that a damaged file cannot
-ask for any memory.
+The format is detected from a file's first bytes. Shapes are read before the numbers, so that a damaged file
+cannot request arbitrary amounts of memory.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from mini_dnn.paths import open_regular
 
 ATTRIBUTES = "__attributes__"  # in NPZ, a member with JSON; in safetensors, the key of its metadata
 MOST_ATTRIBUTE_BYTES = 1 << 20
-SIZE_BYTES = 4  # of the eight with a header's length, that safetensors files begin with, these can be used
-MOST_PACKING = 20  # times that compression may make a file smaller
+# Of the 8 bytes at the beginning of safetensors files, for the header's length, this many can be used
+SIZE_BYTES = 4
+MOST_PACKING = 20  # the largest compression ratio that is accepted
 HDF5_START, ZIP_START = b"\x89HDF\r\n\x1a\n", b"PK\x03\x04"
 PICKLE_STARTS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 KINDS = {".h5": "HDF5", ".hdf5": "HDF5", ".npz": "NPZ", ".safetensors": "safetensors"}  # by suffix
@@ -47,7 +48,7 @@ Described = tuple[tuple[int, ...], np.dtype]  # shape and type of an array
 
 
 class PickledError(ValueError):
-    """A file whose arrays cannot be read without running what is in it."""
+    """A file whose arrays cannot be read without running code in it."""
 
     def __init__(self, path: Path) -> None:
         lines = [line.format(source=path.name, target=path.stem + ".safetensors") for line in TO_SAFETENSORS]
@@ -58,11 +59,11 @@ class PickledError(ValueError):
 
 
 class Store(Protocol):
-    """A file of named arrays that is open."""
+    """An open file of named arrays."""
 
     @property
     def attributes(self) -> dict[str, object]:
-        """What the file says about itself."""
+        """Return the file's metadata."""
 
     def arrays(self) -> dict[str, Described]:
         """Shapes and types by name, such as ``layer1.0.conv1.weight``.
@@ -74,17 +75,17 @@ class Store(Protocol):
         """
 
     def read(self, name: str) -> np.ndarray:
-        """One of them; `KeyError` where there is none."""
+        """Read an array. `KeyError` is raised if there is none of this name."""
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[Store]:
-    """A file for reading.
+    """Open a file for reading.
 
     Raises
     ------
     OSError, ValueError, RuntimeError
-        It is none of the three kinds, or damaged, or pickled, or no regular file.
+        The file has none of the three formats, is damaged, is pickled, or is not a regular file.
     """
     with open_regular(path) as file:
         start = file.read(len(HDF5_START))
@@ -109,17 +110,17 @@ def opened(path: Path) -> Iterator[Store]:
 
 
 def kind_of(path: Path) -> str:
-    """What `write` makes for a path: ``"HDF5"``, ``"NPZ"`` or ``"safetensors"``; empty for another suffix."""
+    """Return the format for a path: ``"HDF5"``, ``"NPZ"`` or ``"safetensors"``; empty for other suffixes."""
     return KINDS.get(path.suffix, "")
 
 
 def write(path: Path, kind: str, arrays: Mapping[str, np.ndarray], attributes: Attributes) -> None:
-    """Write a file of a kind. It is the caller's to write under a temporary name first.
+    """Write a file in one of the formats. The caller should write to a temporary name first.
 
     Raises
     ------
     OSError, RuntimeError
-        It cannot be written.
+        The file cannot be written.
     """
     if kind == "NPZ":
         described = {ATTRIBUTES: np.frombuffer(json.dumps(dict(attributes)).encode(), np.uint8)}
@@ -130,13 +131,13 @@ def write(path: Path, kind: str, arrays: Mapping[str, np.ndarray], attributes: A
         more = {ATTRIBUTES: json.dumps(dict(attributes))}
         path.write_bytes(_safetensors().numpy.save(packed, more))
     else:
-        # From this version on HDF5 guards its own structure by checksums; ours guards the contents.
+        # From this version on, HDF5 protects its own structure with checksums. Ours protects the contents.
         with h5py.File(path, "w", libver=("v110", "v110"), locking=False) as file:
             for name, array in arrays.items():
                 file[name.replace(".", "/")] = array
             for key, value in attributes.items():
-                # Strings of fixed length: HDF5 keeps others in a heap that it does not guard, and a
-                # damaged heap can keep it reading for ever.
+                # Strings of fixed length: HDF5 keeps others in a heap without checksums, and a damaged heap
+                # can make it read endlessly.
                 file.attrs[key] = np.bytes_(value.encode()) if isinstance(value, str) else value
 
 
@@ -153,7 +154,7 @@ class _Hdf5:
         return {name.replace("/", "."): (array.shape, array.dtype) for name, array in found.items()}
 
     def read(self, name: str) -> np.ndarray:
-        # Others may have a dot in a name where ours has a folder.
+        # Names in other formats may have a dot where ours have a folder.
         path = name if self.file.get(name, getlink=True) is not None else name.replace(".", "/")
         found: np.ndarray = hdf5.array(self.file, path)[...]
         return found
@@ -188,7 +189,7 @@ class _Npz:
         return {name: self._header(name)[:2] for name in names if name != ATTRIBUTES}
 
     def _header(self, name: str) -> tuple[tuple[int, ...], np.dtype, bool, int]:
-        """Shape, type, whether columns come first, and the header's length."""
+        """Return shape, type, whether columns come first, and the header's length."""
         info = self.archive.getinfo(f"{name}.npy")
         with self.archive.open(info) as member:
             version = np.lib.format.read_magic(member)
@@ -206,7 +207,7 @@ class _Npz:
             raise KeyError(f"'{name}' is missing")
         shape, dtype, by_columns, length = self._header(name)
         with self.archive.open(f"{name}.npy") as member:
-            data = member.read()[length:]  # all of it, so that the archive's checksum is compared
+            data = member.read()[length:]  # all of it, so that the archive's checksum is verified
         return np.frombuffer(data, dtype).reshape(shape, order="F" if by_columns else "C")
 
 
@@ -223,7 +224,7 @@ class _Safetensors:
         for name in self.file.keys():  # noqa: SIM118  (it is no mapping)
             part = self.file.get_slice(name)
             kind = part.get_dtype()
-            # Of a type that is not known here the name alone is told, as it may be a surplus array.
+            # An array of unknown type is only listed by name, because it may be superfluous.
             found[name] = tuple(part.get_shape()), np.dtype(TYPES.get(kind, "V1"))
         return found
 
@@ -235,12 +236,12 @@ class _Safetensors:
 
 
 def _safetensors() -> ModuleType:
-    """The library, which only files of its kind need.
+    """Import the library, which is only needed for its own files.
 
     Raises
     ------
     UsageError
-        It is not installed.
+        The library is not installed.
     """
     try:
         import safetensors.numpy
@@ -267,7 +268,7 @@ def _attributes(text: bytes) -> dict[str, object]:
 
 
 def exact(dtype: np.dtype, wanted: np.dtype) -> bool:
-    """Whether each number of a type is one of another."""
+    """Whether one type can represent each number of another."""
     if dtype == ml_dtypes.bfloat16:
-        dtype = np.dtype(np.float32)  # whose numbers it has some of
+        dtype = np.dtype(np.float32)  # its numbers are a subset of float32's
     return dtype.kind == "f" and np.can_cast(dtype, wanted, "safe")

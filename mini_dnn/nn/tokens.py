@@ -15,24 +15,24 @@ from mini_dnn.errors import ShapeError
 from mini_dnn.nn.layer import Layer, Parameter, Shape
 from mini_dnn.nn.layers import Linear
 
-SPREAD = 0.02  # standard deviation of the class token at the start
-WAVE = 0.5  # height of the waves that positions start with
-LONGEST = 100.0  # length of the longest wave, over that of the shortest, 3 patches
+SPREAD = 0.02  # initial standard deviation of the class token
+WAVE = 0.5  # initial amplitude of the waves in positions
+LONGEST = 100.0  # the longest wavelength, as a multiple of the shortest one, 3 patches
 
 
 class PatchEmbedding(Layer):
-    """Cuts images into square patches and makes a token of each, by one linear layer.
+    """Divides images into square patches and computes a token from each, with one linear layer.
 
     Parameters
     ----------
     channels
-        Of the images.
+        The channels of the images.
     patch
-        Rows and columns of a patch.
+        The rows and columns of a patch.
     width
-        Length of a token.
+        The length of a token.
     rng, dtype
-        As for `Linear`.
+        See `Linear`.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class PatchEmbedding(Layer):
         return shape[0], shape[2] * shape[3] // self.patch**2, len(self.linear.bias.value)
 
     def forward(self, x: np.ndarray, training: bool = False, overwrite: bool = False) -> np.ndarray:
-        """(N, C, H, W) to (N, patches, width); patches in the order of lines of a page."""
+        """(N, C, H, W) to (N, patches, width), with the patches in row-major order."""
         N, patches, _ = self.output_shape(x.shape)
         _, C, H, W = x.shape
         s = self.patch
@@ -73,7 +73,7 @@ class PatchEmbedding(Layer):
         return self.linear.forward(cut.reshape(N, patches, C * s * s), training)
 
     def backward(self, dy: np.ndarray) -> np.ndarray:
-        """Store the linear layer's gradients, return dx."""
+        """Store the linear layer's gradients, and return dx."""
         N, C, H, W = self._take_saved()
         s = self.patch
         cut = self.linear.backward(dy).reshape(N, H // s, W // s, C, s, s)
@@ -96,9 +96,9 @@ class Positions(Layer):
     tokens
         The number of tokens in the output, including the class token.
     width
-        Length of a token.
+        The length of a token.
     rng, dtype
-        As for `Linear`.
+        See `Linear`.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class Positions(Layer):
         return y
 
     def backward(self, dy: np.ndarray) -> np.ndarray:
-        """Store the gradients of class token and positions, return dx."""
+        """Store the gradients of class token and positions, and return dx."""
         self.backward_parameters(dy)
         return dy[:, 1:]
 
@@ -146,7 +146,7 @@ class Positions(Layer):
 
 
 def _waves(side: int, width: int) -> np.ndarray:
-    """Sines and cosines of rows and columns, ``(side², width)``, from short waves to long ones."""
+    """Return sines and cosines of rows and columns, ``(side², width)``, from short waves to long ones."""
     steps = np.linspace(0, 1, width // 4)
     angles = np.arange(side)[:, None] * (2 * pi / 3 * LONGEST**-steps)
     waves = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
@@ -174,7 +174,7 @@ class ClassToken(Layer):
         return x[:, 0].copy()
 
     def backward(self, dy: np.ndarray) -> np.ndarray:
-        """Dy for the first token, 0 for the others."""
+        """Return dy for the first token, and 0 for the others."""
         dx = np.zeros(self._take_saved(), dy.dtype)
         dx[:, 0] = dy
         return dx

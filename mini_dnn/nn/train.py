@@ -21,8 +21,8 @@ from mini_dnn.nn.transformer import Residual
 from mini_dnn.nn.weights import read_arrays, values, write_arrays
 from mini_dnn.nn.workers import Workers, both_ways
 
-CHECKPOINT_MORE_BYTES = 1 << 16  # beside its arrays
-PREDICT_BATCH = 500  # images; measured accuracy does not depend on it
+CHECKPOINT_MORE_BYTES = 1 << 16  # in addition to its arrays
+PREDICT_BATCH = 500  # images; the measured accuracy does not depend on it
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,12 @@ class Settings:
     batch: int = 128
     rate: float = 4e-3  # the peak of the one-cycle schedule
     seed: int = 0
-    rise: float = 0.3  # fraction of the training up to the peak
-    decay: float = 0.0  # of weights: see `Adam`
-    muon: bool = False  # whether `Muon` trains the matrices in residual branches, or `Adam` all
-    shift: int = 0  # pixels that an image is moved by at most, in each direction
-    part: int = 0  # images that a process takes at a time: see `Workers`; 0 for all, in this one
+    rise: float = 0.3  # fraction of the training before the peak
+    decay: float = 0.0  # weight decay: see `Adam`
+    # Whether `Muon` trains the matrices in residual branches; otherwise, `Adam` trains everything
+    muon: bool = False
+    shift: int = 0  # the largest shift of an image in pixels, in each direction
+    part: int = 0  # images that a process takes at a time: see `Workers`; with 0, this process takes all
 
     def __post_init__(self) -> None:
         if self.epochs < 1 or self.batch < 1 or self.seed < 0 or not (isfinite(self.rate) and self.rate > 0):
@@ -49,10 +50,10 @@ class Settings:
 
 @dataclass(frozen=True)
 class EpochResult:
-    """One epoch's outcome."""
+    """The result of one epoch."""
 
-    epoch: int  # from 1
-    loss: float  # mean over the training images, as they were met
+    epoch: int  # starting at 1
+    loss: float  # mean over the training images at the time they were used
     accuracy: float  # on the test images
 
 
@@ -66,7 +67,7 @@ class Trainer:
     Parameters
     ----------
     network
-        Freshly built; trained in place.
+        A newly built network, which is trained in place.
     train, test
         Images for training, and images for which the accuracy is measured.
     settings
@@ -88,14 +89,14 @@ class Trainer:
         *body, (_, last) = network.layers.items()
         if not isinstance(last, Softmax):
             raise MiniDnnError(f"training needs a network that ends in Softmax; found {network.architecture}")
-        self._logits = Network(dict(body))  # the same layers; the loss has a softmax of its own
+        self._logits = Network(dict(body))  # the same layers; the loss includes a softmax
         self._workers: Workers | None = None
         self._optimizer = _optimizer(network, settings)
         self._schedule = OneCycle(settings.rate, settings.epochs * self.steps_per_epoch, settings.rise)
 
     @property
     def epoch(self) -> int:
-        """Epochs done."""
+        """The number of completed epochs."""
         return len(self.history)
 
     def run(
@@ -215,7 +216,7 @@ class Trainer:
         return asdict(self.settings) | {"dataset": self.train.name, "images": len(self.train.labels)}
 
     def _train_epoch(self, on_batch: Callable[[int], None] | None) -> float:
-        """One pass over the training images; the mean loss."""
+        """Make one pass over the training images, and return the mean loss."""
         total = 0.0
         for i, (x, labels) in enumerate(self._batches()):
             step = self.epoch * self.steps_per_epoch + i
@@ -232,7 +233,7 @@ class Trainer:
         return total / len(self.train.labels)
 
     def _step(self, x: np.ndarray, labels: np.ndarray, rate: float) -> float:
-        """Learn from one batch; its loss before."""
+        """Train with one batch, and return its loss before the step."""
         workers = self._workers
         loss = workers.step(x, labels) if workers else both_ways(self._logits, x, labels, len(x))
         self._optimizer.step(rate)
@@ -242,7 +243,7 @@ class Trainer:
         return loss
 
     def _batches(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """All training images once, in random order, half of them mirrored left to right, and shifted."""
+        """Yield all training images once in random order, shifted, half of them mirrored left to right."""
         order = self._rng.permutation(len(self.train.labels))
         for start in range(0, len(order), self.settings.batch):
             chosen = order[start : start + self.settings.batch]
@@ -269,7 +270,7 @@ def _optimizer(network: Network, settings: Settings) -> Adam | Muon:
 
 
 def shifted(images: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
-    """Images (N, C, H, W), each shifted by up to so many pixels down and across; uncovered pixels are 0."""
+    """Shift images (N, C, H, W) by up to ``most`` pixels in both directions. Uncovered pixels become 0."""
     N, _, H, W = images.shape
     padded = np.pad(images, ((0, 0), (0, 0), (most, most), (most, most)))
     down, across = rng.integers(0, 2 * most + 1, (2, N))
@@ -277,6 +278,6 @@ def shifted(images: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarr
 
 
 def predict(network: Network, images: np.ndarray) -> np.ndarray:
-    """Classes (N,) of images (N, C, H, W) uint8, a slice at a time so that memory stays small."""
+    """Classify images (N, C, H, W) uint8. The result has shape (N,). Slices limit the memory."""
     slices = (images[n : n + PREDICT_BATCH] for n in range(0, len(images), PREDICT_BATCH))
     return np.concatenate([network.predict(to_float(part)) for part in slices])

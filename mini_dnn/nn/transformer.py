@@ -27,9 +27,9 @@ class LayerNorm(Layer):
     Parameters
     ----------
     width
-        Length of a line.
+        The length of a line.
     dtype
-        Of weight and bias, which start at 1 and 0.
+        The type of weight and bias, which are initialised with 1 and 0.
     """
 
     def __init__(self, width: int, dtype: npt.DTypeLike = np.float32) -> None:
@@ -40,7 +40,7 @@ class LayerNorm(Layer):
         return f"LayerNorm({len(self.bias.value)})"
 
     def output_shape(self, shape: Shape) -> Shape:
-        """(..., width), kept."""
+        """(..., width), unchanged."""
         width = len(self.bias.value)
         if len(shape) < 2 or shape[-1] != width:
             raise ShapeError(f"{self!r} takes (N, {width}), or more axes before the last; found {shape}")
@@ -59,7 +59,7 @@ class LayerNorm(Layer):
         return y
 
     def backward(self, dy: np.ndarray) -> np.ndarray:
-        """Store the gradients of weight and bias, return dx."""
+        """Store the gradients of weight and bias, and return dx."""
         normal, inverse = self._take_saved()
         self._store(dy, normal)
         dx = dy * self.weight.value
@@ -94,7 +94,7 @@ class GELU(Layer):
         return "GELU(tanh)"
 
     def output_shape(self, shape: Shape) -> Shape:
-        """Any shape, kept."""
+        """Any shape, unchanged."""
         return shape
 
     def forward(self, x: np.ndarray, training: bool = False, overwrite: bool = False) -> np.ndarray:
@@ -130,11 +130,11 @@ class MultiHeadAttention(Layer):
     Parameters
     ----------
     width
-        Length of a token.
+        The length of a token.
     heads
         The number of heads.
     rng, dtype
-        As for `Linear`.
+        See `Linear`.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class MultiHeadAttention(Layer):
         return {"qkv": self.qkv, "out": self.out}
 
     def output_shape(self, shape: Shape) -> Shape:
-        """(N, T, width), kept."""
+        """(N, T, width), unchanged."""
         width = self.heads * self.head_width
         if len(shape) != 3 or shape[2] != width:
             raise ShapeError(f"{self!r} takes (N, T, {width}); found {shape}")
@@ -174,7 +174,7 @@ class MultiHeadAttention(Layer):
         return self.out.forward(o.reshape(x.shape), training)
 
     def backward(self, dy: np.ndarray) -> np.ndarray:
-        """Store the gradients of both projections, return dx."""
+        """Store the gradients of both projections, and return dx."""
         qkv, o, p = self._take_saved()
         do = self.out.backward(dy).reshape(o.shape)
         dqkv = attention_backward(qkv, o, p, do, 1 / sqrt(self.head_width))
@@ -209,7 +209,7 @@ class Residual(Layer):
         return self.layers
 
     def output_shape(self, shape: Shape) -> Shape:
-        """Any shape that the layers keep."""
+        """Any shape that the layers do not change."""
         found = shape
         for layer in self.layers.values():
             found = layer.output_shape(found)
@@ -225,7 +225,7 @@ class Residual(Layer):
         return np.add(x, y, out=x if overwrite else None)
 
     def backward(self, dy: np.ndarray) -> np.ndarray:
-        """Store the gradients of the branch, return dx."""
+        """Store the gradients of the branch, and return dx."""
         dx = dy
         for layer in reversed(self.layers.values()):
             dx = layer.backward(dx)
@@ -237,5 +237,5 @@ class Residual(Layer):
 
 
 def _mean(x: np.ndarray) -> np.ndarray:
-    """Means of lines, (..., 1): a product with a vector, which takes a fifth of NumPy's own sum."""
+    """Return means of lines, (..., 1). A product with a vector is five times as fast as NumPy's sum."""
     return (x @ np.full((x.shape[-1], 1), 1 / x.shape[-1], x.dtype)).reshape(*x.shape[:-1], 1)

@@ -1,8 +1,8 @@
-"""Trained parameters in files: written whole or not at all, and checked when read.
+"""Trained parameters in files, which are written atomically and checked when read.
 
-A file holds one array a parameter (``conv1/weight``, ``fc1/bias`` ...) and attributes that say what
-the file is. It is one of HDF5, or of NPZ or safetensors where its name ends so. Training checkpoints use
-the same two functions, `write_arrays` and `read_arrays`.
+A file contains one array per parameter (``conv1/weight``, ``fc1/bias`` ...) and attributes that describe the
+file. The format is HDF5, or NPZ or safetensors if the file name has such an extension. Training checkpoints
+use the same two functions, `write_arrays` and `read_arrays`.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from mini_dnn.nn.network import Network
 from mini_dnn.nn.stores import Described, Store
 from mini_dnn.paths import replacing
 
-ALLOWANCE_BYTES = 1 << 20  # of a file, for all but its arrays
-BETWEEN_LAYERS = re.compile(r", (?=\S+ [A-Z])")  # of `Network.architecture`
-FORMAT = 1  # a new number whenever an older reader could misread the file
+ALLOWANCE_BYTES = 1 << 20  # of a file, for everything except its arrays
+BETWEEN_LAYERS = re.compile(r", (?=\S+ [A-Z])")  # in `Network.architecture`
+FORMAT = 1  # increased whenever an older reader could misread the file
 PREPROCESSING = "uint8 / 255, bilinear 28 -> 86 (Pillow)"
 TEST_COUNTS = (100, 1_000, 10_000)  # the course's batch sizes
 _NEXT_STEP = {
@@ -45,14 +45,15 @@ class WeightsInfo:
     """The attributes of a weights file."""
 
     dataset: str  # "fashion-mnist" or "synthetic"
-    accuracies: Mapping[int, float]  # on the first n test images, for n of `TEST_COUNTS` that there were
+    # On the first n test images, for each n of `TEST_COUNTS` that is available
+    accuracies: Mapping[int, float]
     seed: int
-    command: str  # makes the file again
+    command: str  # the command that creates the file again
     preprocessing: str = PREPROCESSING
-    created_with: str = ""  # this and what follows are filled in by `save`
+    created_with: str = ""  # `save` fills in this field and the following ones
     architecture: str = ""
     checksum: str = ""  # see `checksum`
-    description: str = ""  # JSON of the network's sizes, where its name does not tell them
+    description: str = ""  # JSON with the network's sizes, if its name does not determine them
 
 
 def save(path: Path, network: Network, info: WeightsInfo) -> None:
@@ -61,7 +62,7 @@ def save(path: Path, network: Network, info: WeightsInfo) -> None:
     Raises
     ------
     WeightsError
-        The file cannot be written; an older one is untouched.
+        The file cannot be written. An older file is unchanged.
     """
     attributes: dict[str, str | int | float] = {
         "dataset": info.dataset,
@@ -81,7 +82,7 @@ def load(path: Path, network: Network) -> WeightsInfo:
     Raises
     ------
     WeightsError
-        The file is missing, damaged, or made for another network; says which, and the next step.
+        The file is missing, damaged, or for another network. The message says which, and the next step.
     """
     attributes = read_arrays(path, "weights", network.architecture, values(network))
     try:
@@ -103,7 +104,7 @@ def load(path: Path, network: Network) -> WeightsInfo:
 
 
 def describe(path: Path) -> dict[str, str | int | float]:
-    """The attributes of a file and the number of its array elements, without reading the arrays.
+    """Return the attributes of a file and the number of its array elements, without reading the arrays.
 
     Raises
     ------
@@ -126,7 +127,7 @@ def describe(path: Path) -> dict[str, str | int | float]:
 
 
 def is_ours(path: Path) -> bool:
-    """Whether a file can be read, and says that it is one of `write_arrays`."""
+    """Whether a file can be read and was written by `write_arrays`."""
     try:
         return describe(path).get("kind") == "weights"
     except WeightsError:
@@ -134,7 +135,7 @@ def is_ours(path: Path) -> bool:
 
 
 def values(network: Network) -> dict[str, np.ndarray]:
-    """Arrays of a network's parameters by name (not copies)."""
+    """Return the arrays of a network's parameters by name, without copies."""
     return {name: parameter.value for name, parameter in network.parameters().items()}
 
 
@@ -151,7 +152,7 @@ def write_arrays(
     Raises
     ------
     WeightsError
-        The file cannot be written; an older one is untouched.
+        The file cannot be written. An older file is unchanged.
     """
     contents = {key: _plain(value) for key, value in attributes.items()}
     contents |= {"format": FORMAT, "kind": kind, "architecture": architecture, "created_with": _versions()}
@@ -168,12 +169,12 @@ def write_arrays(
 
 
 def check_room(path: Path, kind: str, nbytes: int) -> None:
-    """Check that a file of so many bytes can be written, before its content is computed.
+    """Check that a file of ``nbytes`` can be written, before its content is computed.
 
     Raises
     ------
     WeightsError
-        It cannot.
+        The file cannot be written.
     """
     try:
         if path.exists() and not path.is_file():
@@ -190,7 +191,7 @@ def check_room(path: Path, kind: str, nbytes: int) -> None:
 def read_arrays(
     path: Path, kind: str, architecture: str, into: Mapping[str, np.ndarray]
 ) -> dict[str, str | int | float]:
-    """Fill the arrays ``into`` from a file that `write_arrays` made, and return its attributes.
+    """Fill the arrays ``into`` from a file of `write_arrays`, and return its attributes.
 
     Nothing is filled unless every array and the checksum are valid.
 
@@ -224,7 +225,7 @@ def read_arrays(
 
 
 def checksum(arrays: Mapping[str, np.ndarray], attributes: Attributes) -> str:
-    """SHA-256, as hexadecimal digits, over all arrays and all attributes but the checksum itself."""
+    """SHA-256, in hexadecimal, over all arrays and all attributes except the checksum itself."""
     digest = hashlib.sha256()
     for key, value in sorted(attributes.items()):
         if key != "checksum":
@@ -236,7 +237,7 @@ def checksum(arrays: Mapping[str, np.ndarray], attributes: Attributes) -> str:
 
 
 def _check_size(path: Path, kind: str, into: Mapping[str, np.ndarray]) -> None:
-    """Refuse a file that is far larger than what is to be read from it."""
+    """Raise an error for a file that is far larger than its arrays."""
     nbytes, most = path.stat().st_size, 2 * sum(array.nbytes for array in into.values()) + ALLOWANCE_BYTES
     if nbytes > most:
         raise _error(path, kind, f"it has {nbytes:,} bytes; the limit for this network is {most:,}")
@@ -257,7 +258,10 @@ def _check_attributes(path: Path, kind: str, architecture: str, attributes: Attr
 def _read(
     path: Path, kind: str, store: Store, found: Mapping[str, Described], name: str, wanted: np.ndarray
 ) -> np.ndarray:
-    """One array; its shape is compared before it is read, as a damaged one could ask for any memory."""
+    """Read one array.
+
+    Its shape is compared first, because a damaged one could request any amount of memory.
+    """
     if name not in found:
         raise _error(path, kind, f"'{name}' is missing")
     shape, dtype = found[name]
@@ -268,7 +272,7 @@ def _read(
 
 
 def _plain(value: object) -> str | int | float:
-    """An attribute as Python's own type, whatever NumPy or HDF5 made of it."""
+    """Convert an attribute from a type of NumPy or HDF5 to a Python type."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, bytes):

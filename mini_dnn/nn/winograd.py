@@ -1,4 +1,4 @@
-"""Winograd's products: 4×4 outputs of a 3×3 convolution from 6×6 inputs, by 36 products instead of 144.
+"""Winograd's algorithm: 4×4 outputs of a 3×3 convolution from 6×6 inputs, with 36 products instead of 144.
 
 With d the inputs and g the filter, the outputs are
 ``OUTPUT ((FILTER g FILTERᵀ) * (INPUT d INPUTᵀ)) OUTPUTᵀ``, where ``*`` multiplies elements, and
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-OUT, IN = 4, 6  # rows and columns of a tile of Winograd's
+OUT, IN = 4, 6  # rows and columns of a tile
 INPUT = np.array(
     [
         [4, 0, -5, 0, 1, 0],
@@ -23,7 +23,7 @@ INPUT = np.array(
 )
 FILTER = np.array([[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 24]]) / 24
 OUTPUT = np.array([[1, 1, 1, 1, 1, 0], [0, 1, -1, 2, -2, 0], [0, 1, 1, 4, 4, 0], [0, 1, -1, 8, -8, 1]])
-INTO, OUT_OF = (np.kron(m, m).astype(np.float32) for m in (INPUT, OUTPUT))  # of whole tiles
+INTO, OUT_OF = (np.kron(m, m).astype(np.float32) for m in (INPUT, OUTPUT))  # for whole tiles
 
 
 def transformed(w: np.ndarray) -> np.ndarray:

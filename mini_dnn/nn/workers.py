@@ -1,9 +1,9 @@
-"""Passes of a batch in parts, each in a process of its own: how a training keeps all cores busy in NumPy.
+"""Process the parts of a batch in separate processes, so that a training in NumPy uses all cores.
 
-Outside of BLAS a NumPy step runs on one core, and BLAS's threads wait for each other after each product. Here
-each core works alone, on a part of the batch that stays in its cache. Parameters and gradients lie in memory
-that all processes share; what else they tell each other is small. Threads in place of processes would wait
-for the interpreter's lock, which thousands of small NumPy calls a second take.
+Outside of BLAS, NumPy runs on one core, and BLAS's threads wait for each other after each product. Here, each
+core works independently on a part of the batch that stays in its cache. Parameters and gradients are in
+memory that all processes share, and they exchange little else. Threads instead of processes would wait for
+the interpreter's lock, which thousands of small NumPy calls per second need.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Parameters = Mapping[str, Parameter]
 
 
 def both_ways(network: Network, x: np.ndarray, labels: np.ndarray, count: int) -> float:
-    """Loss and gradients of some images, as their share in the mean of ``count`` images."""
+    """Compute loss and gradients of some images, as their part of the mean over ``count`` images."""
     loss, dlogits = softmax_cross_entropy(network.forward(x, training=True), labels)
     share = len(x) / count
     if share != 1:
@@ -46,24 +46,24 @@ def both_ways(network: Network, x: np.ndarray, labels: np.ndarray, count: int) -
 
 
 class Workers:
-    """Processes, each with a twin of a network, which shares its parameters.
+    """Processes that each have a copy of a network, whose parameters they share.
 
-    Sums over parts are formed in the order of the parts, so that bits do not depend on the number of workers.
-    To be used in a ``with``: they end with it.
+    Sums over parts are computed in the order of the parts, so the bits do not depend on the number of
+    workers. Use it in a ``with`` statement, at whose end the processes end.
 
     Parameters
     ----------
     network
-        Gives logits. Its parameters are moved to shared memory.
+        Computes logits. Its parameters are moved to shared memory.
     batch, part
-        Images of a step, and of each part of it.
+        The images of a step, and of each part of it.
     count
-        Of processes; by default one a core, and no more than there are parts.
+        The number of processes; by default one per core, and at most one per part.
 
     Raises
     ------
     MiniDnnError
-        A worker ended by itself.
+        A worker ended unexpectedly.
     """
 
     def __init__(self, network: Network, batch: int, part: int, count: int | None = None) -> None:
@@ -80,7 +80,7 @@ class Workers:
         self._pipes: list[Connection] = []
         self._stack = ExitStack()
         context = mp.get_context("spawn")
-        with _environment(ONE_THREAD):  # BLAS reads it as a worker starts
+        with _environment(ONE_THREAD):  # BLAS reads it when a worker starts
             for _ in range(min(count or cores(), parts)):
                 ours, theirs = context.Pipe()
                 process = context.Process(
@@ -90,7 +90,8 @@ class Workers:
                 theirs.close()
                 self._pipes.append(ours)
                 self._stack.callback(process.join)
-                self._stack.callback(ours.close)  # before the one above: a worker ends with its pipe
+                # Before the one above: a worker ends when its pipe is closed
+                self._stack.callback(ours.close)
 
     def __enter__(self) -> Workers:
         return self
@@ -101,7 +102,7 @@ class Workers:
         self._stack.close()
 
     def step(self, x: np.ndarray, labels: np.ndarray) -> float:
-        """Mean loss of a batch; its gradients are stored in the network's parameters."""
+        """Compute the mean loss of a batch, and store its gradients in the network's parameters."""
         parts = range(-(-len(x) // self.part))
         given: list[list[Any]] = [[] for _ in self._pipes]
         for i in parts:
@@ -134,8 +135,8 @@ class Workers:
 
 
 def _work(pipe: Connection, network: Network, shared: Any, gradients: Any, part: int) -> None:
-    """What a worker does until its pipe is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the trainer's, which then closes the pipe
+    """Do the work of a worker until its pipe is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the trainer handles Ctrl-C and then closes the pipe
     parameters = network.parameters()
     dtype = next(iter(parameters.values())).value.dtype
     flat = np.frombuffer(shared, dtype)
@@ -160,7 +161,7 @@ def _work(pipe: Connection, network: Network, shared: Any, gradients: Any, part:
 
 
 def _lay(parameters: Parameters, flat: np.ndarray, what: str) -> None:
-    """Make values or gradients views of one array, one behind the other."""
+    """Make values or gradients views of one array, one after the other."""
     first = 0
     for parameter in parameters.values():
         last = first + parameter.value.size
@@ -170,7 +171,7 @@ def _lay(parameters: Parameters, flat: np.ndarray, what: str) -> None:
 
 @contextmanager
 def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Environment variables for the processes that are started meanwhile."""
+    """Set environment variables for the processes that are started within the context."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

@@ -1,4 +1,4 @@
-"""The networks that are trained and run by name: what each takes, how it is trained, where weights are."""
+"""The networks that can be trained and run by name: their data, their training, and their weights."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ from mini_dnn.paths import ROOT
 
 @dataclass(frozen=True)
 class Model:
-    """A network by its name.
+    """A named network.
 
     Parameters
     ----------
     name, title
-        On the command line, and for people.
+        Its name on the command line, and its name for people.
     make
-        ``(data set's name, rng)``: the network for it, freshly initialised.
+        ``(name of the data set, rng)``: returns the network for it, newly initialised.
     data
-        Names of data sets that it takes.
+        The names of the data sets that it supports.
     side
-        Of an image of garments, in pixels.
+        The side of an image of garments, in pixels.
     preprocessing
-        What is done to the published images, in words.
+        The preprocessing of the published images, in words.
     settings
-        How it is trained unless flags say otherwise.
+        The settings of its training, unless flags change them.
     layer
-        The operation that variants compute for it.
+        The operation of its heavy layers, which variants compute.
     operation
-        That of all its layers.
+        The operation of the whole network.
     impl
-        The variant where none is named; empty for the best one that the device runs.
+        The default variant. If empty, it is the best one that the device can run.
     describe
-        ``(data set's name)``: JSON of the network's sizes, which a file of weights then holds; empty where
-        the data set's name is enough.
+        ``(name of the data set)``: returns JSON with the network's sizes for a file of weights. It is empty
+        if the name of the data set is enough.
     described
-        ``(JSON, rng)``: the network of such sizes.
+        ``(JSON, rng)``: returns the network with such sizes.
     pictures
-        Whether it classifies pictures from files, too.
+        Whether it can also classify picture files.
     """
 
     name: str
@@ -67,14 +67,14 @@ class Model:
     pictures: bool = False
 
     def load(self, name: str, split: str, data_dir: Path | None = None) -> ImageSet:
-        """Load one split of a data set in the size that it takes: see `mini_dnn.datasets.load`.
+        """Load one split of a data set in the size that it needs: see `mini_dnn.datasets.load`.
 
         Raises
         ------
         UsageError
-            It does not take that data set.
+            It does not support that data set.
         DataError
-            The data cannot be had.
+            The data are not available.
         """
         if name not in self.data:
             fits = [other.name for other in MODELS.values() if name in other.data]
@@ -85,17 +85,18 @@ class Model:
         return datasets.load(name, split, data_dir, self.side)
 
     def read(self, path: Path, dataset: str = "") -> tuple[Network, WeightsInfo]:
-        """Network and what is said about it in a file of weights.
+        """Read the network and its metadata from a file of weights.
 
         Parameters
         ----------
         dataset
-            What the network is for, where the file does not describe it; by default what it was trained on.
+            The data set for the network, if the file does not describe the network; by default, the one it
+            was trained on.
 
         Raises
         ------
         WeightsError
-            The file is missing, damaged or of another network.
+            The file is missing, damaged, or for another network.
         """
         rng = np.random.default_rng(0)
         said = describe(path)
@@ -110,17 +111,17 @@ class Model:
         return network, load(path, network)
 
     def weights(self, dataset: str) -> Path:
-        """The file of the shipped weights for a data set; it may be missing for some."""
+        """Return the file of the shipped weights for a data set. For some data sets, it does not exist."""
         return ROOT / "data" / f"{self.name}-{dataset}.h5"
 
 
 def vit_sizes(dataset: str) -> vit.VitSizes:
-    """Of the transformer for a data set."""
+    """Return the sizes of the transformer for a data set."""
     return vit.PRESETS["fashion-mnist" if dataset in NAMES else dataset]
 
 
 def resnet_sizes(dataset: str) -> resnet.ResNetSizes:
-    """Of the residual network for a data set."""
+    """Return the sizes of the residual network for a data set."""
     return resnet.PRESETS["fashion-mnist" if dataset in NAMES else dataset]
 
 

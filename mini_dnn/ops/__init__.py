@@ -12,7 +12,7 @@ from mini_dnn.ops.operation import Operation, Trial
 from mini_dnn.ops.problem import Array, Arrays, Problem
 
 FOLDER = Path(__file__).parent
-DEFAULT = "conv2d"  # where a rubric, a results file or a command line names no operation
+DEFAULT = "conv2d"  # used if a rubric, a results file or a command line names no operation
 
 __all__ = ["DEFAULT", "Array", "Arrays", "Operation", "Problem", "Trial", "find", "names"]
 

@@ -28,13 +28,13 @@ from mini_dnn.ops.products import product_of_tf32, product_summed_in_half
 
 __all__ = ["CODES", "OPERATION", "AttentionShape"]
 
-STEEP = 40.0  # of q in a head with large scores: their exponentials overflow in fp32
-TURN = 9  # tokens after which a problem's first head is of the next kind
-RISE = 30.0  # how far scores rise along the keys
-AUDITED = 4  # rows of each head, at least
+STEEP = 40.0  # factor of q in a head with large scores: their exponentials overflow in fp32
+TURN = 9  # number of tokens after which a problem's first head is of the next kind
+RISE = 30.0  # how much scores rise along the keys
+AUDITED = 4  # minimum number of rows of each head
 LONG = 400  # tokens of a probe, so that sums become large
 TILES = (16, 32, 64, 128)
-ROUNDING = {"fp32": (2.0**-24, 0.0), "fp16": (2.0**-11, HALF_SUBNORMAL)}  # what storing o may take
+ROUNDING = {"fp32": (2.0**-24, 0.0), "fp16": (2.0**-11, HALF_SUBNORMAL)}  # the error of storing o
 
 
 def draw(p: AttentionShape, rng: np.random.Generator) -> Arrays:
@@ -80,7 +80,7 @@ def _row_bound(
     than their root where the terms are equal.
     """
     operand, accumulate = ROUND_OFF[precision]
-    exact = p.dtype == "fp16"  # operands of 16 bits are: what is left is the error of the sums
+    exact = p.dtype == "fp16"  # 16-bit operands are exact: only the error of the sums remains
     with np.errstate(invalid="ignore", over="ignore"):
         masked = is_masked(p, rows)
         scores = np.where(masked, -np.inf, p.factor * (q @ k.swapaxes(1, 2)))
@@ -90,8 +90,8 @@ def _row_bound(
             abs(p.factor) * (np.abs(q) @ np.abs(k).swapaxes(1, 2))
         )
         off += 4 * accumulate * (1 + np.where(masked, 0, np.abs(scores)) + np.abs(top))
-        moved = np.expm1(np.where(masked, 0, np.minimum(off, 100.0)))  # exp(100) is beyond any range
-        v = np.where(np.isfinite(v), v, 0)  # what is not finite bounds nothing
+        moved = np.expm1(np.where(masked, 0, np.minimum(off, 100.0)))  # exp(100) exceeds any range
+        v = np.where(np.isfinite(v), v, 0)  # an infinity or NaN bounds nothing
         o, magnitude = weights @ v, weights @ np.abs(v)
         spread = np.maximum(weights @ v**2 - o**2, 0)
         shifted = np.sqrt((weights * moved**2).sum(axis=2, keepdims=True) * spread)
@@ -194,7 +194,7 @@ def _along_queries(scores: np.ndarray, masked: np.ndarray) -> np.ndarray:
 
 def _before(scores: np.ndarray, masked: np.ndarray) -> np.ndarray:
     own = np.eye(len(scores), dtype=bool)
-    own[0, 0] = False  # the first token has no other
+    own[0, 0] = False  # the first token has no other one
     return softmax(scores, masked | own)
 
 
@@ -254,7 +254,7 @@ OPERATION = Operation(
     bound=bound,
     draw=draw,
     large=(AttentionShape(66_000, 8, 65, 64), AttentionShape(66_000, 8, 65, 64, "fp32")),
-    check=(  # one token, one past tiles of 16, 32, 64 and 128, and what no tile divides
+    check=(  # one token, one more than tiles of 16, 32, 64 and 128, and sizes that no tile divides
         AttentionShape(1, 1, 1, 64),
         AttentionShape(2, 1, 17, 32, "fp32"),
         AttentionShape(1, 2, 65, 64),
@@ -264,7 +264,7 @@ OPERATION = Operation(
         AttentionShape(2, 2, 37, 64, "fp32", "packed"),
         AttentionShape(1, 1, 50, 128, "fp32", "contiguous", True, -0.0625),
     ),
-    spare=(  # for those that take halves alone
+    spare=(  # for variants that only support halves
         AttentionShape(2, 1, 17, 32),
         AttentionShape(2, 2, 37, 64, "fp16", "packed"),
         AttentionShape(1, 1, 50, 128, "fp16", "contiguous", True, -0.0625),

@@ -1,4 +1,4 @@
-"""Attention in float64: some scores at a time, so that the memory stays bounded."""
+"""Attention in float64, with some scores at a time, so that the memory stays limited."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 from mini_dnn.ops.attention_shape import AttentionShape, lying, parts
 from mini_dnn.ops.problem import Arrays
 
-PART = 1 << 20  # scores that are made at a time
+PART = 1 << 20  # scores that are computed at a time
 
-Weigh = Callable[[np.ndarray, np.ndarray], np.ndarray]  # scores, which are masked -> weights of the values
+Weigh = Callable[[np.ndarray, np.ndarray], np.ndarray]  # scores and a mask -> weights of the values
 
 
 def softmax(scores: np.ndarray, masked: np.ndarray) -> np.ndarray:
-    """Along the last axis, without what is masked."""
+    """Softmax along the last axis, without masked elements."""
     scores = np.where(masked, -np.inf, scores)
     powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
     return powers / powers.sum(axis=-1, keepdims=True)
@@ -61,7 +61,7 @@ def in_parts(
 
 def weights_of(p: AttentionShape, q: np.ndarray, k: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """The weight of each value for these queries."""
-    with np.errstate(invalid="ignore", over="ignore"):  # infinities of both signs, or times 0
+    with np.errstate(invalid="ignore", over="ignore"):  # infinities of both signs, or multiplied by 0
         return softmax(p.factor * (q @ k.swapaxes(1, 2)), is_masked(p, rows))
 
 
@@ -69,7 +69,7 @@ def mean_of(weights: np.ndarray, v: np.ndarray, masked: np.ndarray) -> np.ndarra
     """``weights (heads,rows,T) @ v (heads,T,d)``; masked values do not count, not even if they are NaN."""
     odd = ~np.isfinite(v)
     if not (masked.any() and odd.any()):
-        with np.errstate(invalid="ignore"):  # infinities of both signs, or times 0
+        with np.errstate(invalid="ignore"):  # infinities of both signs, or multiplied by 0
             return np.asarray(weights @ v)
     o = weights @ np.where(odd, 0, v)
     for at in np.flatnonzero(odd.any(axis=(0, 2))):

@@ -14,7 +14,7 @@ from mini_dnn.ops.problem import TYPES, Array, Arrays, Problem
 
 CODES = {"fp32": 0, "fp16": 1}  # the numbers of the types in kernels
 LAYOUTS = ("contiguous", "packed")
-WIDTHS = (32, 64, 128)  # of a head
+WIDTHS = (32, 64, 128)  # supported sizes of a head
 PARTS = ("q", "k", "v")
 
 

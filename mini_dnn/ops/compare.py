@@ -11,7 +11,7 @@ import numpy as np
 from mini_dnn.errors import VariantError
 from mini_dnn.ops.problem import Arrays
 
-# Unit round-off of the operands as the products see them, and of the accumulation; the most exact first.
+# Unit round-off of the operands in products, and of the accumulation. The most exact precision comes first.
 ROUND_OFF = {
     "fp32": (0.0, 2.0**-24),
     "tf32": (2.0**-11, 2.0**-23),
@@ -19,9 +19,9 @@ ROUND_OFF = {
     "fp16_sum": (2.0**-11, 2.0**-11),
 }
 PRECISIONS = tuple(ROUND_OFF)
-HALVES = ("fp16", "fp16_sum")  # whose operands have the range of half; TF32's is that of fp32
-HALF_SUBNORMAL = 2.0**-25  # what rounding to half may take from an operand below half's normal range
-# What rounding may take from an operand below the normal numbers of its type
+HALVES = ("fp16", "fp16_sum")  # their operands have the range of half; TF32 has the range of fp32
+HALF_SUBNORMAL = 2.0**-25  # the largest error of rounding an operand below the normal range of half
+# The largest error of rounding an operand that is subnormal in its type
 LOST = {"fp32": 0.0, "tf32": 2.0**-137, "fp16": HALF_SUBNORMAL, "fp16_sum": HALF_SUBNORMAL}
 CONFIDENCE = 6.0  # standard deviations
 
@@ -31,15 +31,15 @@ class Comparison:
     """The difference between a result and its reference."""
 
     elements: int
-    differing: int  # outside the bound, or infinite or NaN where float64 is not
+    differing: int  # outside of the bound, or infinite or NaN where float64 is not
     first: tuple[int, ...] | None  # indices of the first differing element
     found: float  # its value, or that of the element with the largest error
     expected: float
     max_error: float  # largest absolute error among the finite elements
-    worst_ratio: float  # largest error as a fraction of its bound: 1 is just in
-    array: str = ""  # which output `first` is in
-    audit: str = ""  # what is wrong with elements of which only some were compared
-    how: str = ""  # which were compared, where it is not all of them
+    worst_ratio: float  # largest error as a fraction of its bound: up to 1 is right
+    array: str = ""  # the output of `first`
+    audit: str = ""  # what is wrong with elements that were not compared one by one
+    how: str = ""  # which elements were compared, if not all
 
     @property
     def ok(self) -> bool:
@@ -93,7 +93,7 @@ def compare(y: np.ndarray, expected: np.ndarray, bound: np.ndarray) -> Compariso
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         error = np.abs(y - expected)
         error[~np.isfinite(error)] = 0.0
-        ratio = np.where(error > 0, error / bound, 0.0)  # a bound of 0: exact, or wrong
+        ratio = np.where(error > 0, error / bound, 0.0)  # a bound of 0 means exact
     differing = int(wrong.sum())
     at = int(np.argmax(wrong)) if differing else int(np.argmax(ratio))
     return Comparison(

@@ -1,8 +1,8 @@
 """Convolution, valid and with stride 1: ``y[n,m,p,q] = sum over c,r,s of x[n,c,p+r,q+s] w[m,c,r,s]``.
 
-The default variant rounds operands to halves: 11 significant bits from 6.1e-05 to 65,504. Smaller ones lose
-digits (1e-7 is 19 % off), larger ones give infinity or NaN. ``impl="m3/fp32_split"`` has the digits and the
-range of fp32.
+The default variant rounds operands to halves: 11 significant bits from 6.1e-05 to 65,504. Smaller operands
+lose digits (1e-7 has an error of 19 %), and larger ones give infinity or NaN. ``impl="m3/fp32_split"`` has
+the digits and the range of fp32.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from mini_dnn.ops.conv2d_numpy import conv2d_bound, conv2d_float64, less_exact, 
 from mini_dnn.ops.operation import Operation, Trial
 from mini_dnn.ops.problem import Array, Arrays, Problem, as_float32
 
-PART_IMAGES = 250  # of an audit: bounds its memory
-FEW = 4  # products in a sum whose operands' rounding is to be seen
+PART_IMAGES = 250  # of an audit: limits its memory
+FEW = 4  # products in a sum, so that the rounding of operands is visible
 PROBE_IMAGES = 4
-ROUNDED_OPERANDS = ("tf32", "fp16")  # whose sums are exact
-COURSE_BATCH = 10_000  # the course's largest
+ROUNDED_OPERANDS = ("tf32", "fp16")  # precisions with exact sums
+COURSE_BATCH = 10_000  # the largest batch size of the course
 
 
 @dataclass(frozen=True)
 class ConvShape(Problem):
     """A valid convolution with stride 1: ``x (N,C,H,W) * w (M,C,R,S) -> y (N,M,P,Q)``.
 
-    As a matrix product it is ``w (M,K) @ col (K,cols)``, ``col`` being the unrolled input.
+    As a matrix product, it is ``w (M,K) @ col (K,cols)``, where ``col`` is the unrolled input.
     """
 
     N: int
@@ -109,7 +109,7 @@ class ConvShape(Problem):
 
     @property
     def batch(self) -> int:
-        """Images."""
+        """The number of images."""
         return self.N
 
     def with_batch(self, n: int) -> Self:
@@ -126,7 +126,7 @@ LAYERS = {
     "conv2": ConvShape(COURSE_BATCH, 4, 40, 40, 16, 7, 7),
 }
 LONG_SUM = ConvShape(2, 16, 12, 12, 4, 7, 7)  # K = 784
-OVERFLOWS_HALF = 10.0  # values about this large: their products fit a half, and LONG_SUM's sums do not
+OVERFLOWS_HALF = 10.0  # values of about this size: their products fit in a half, but LONG_SUM's sums do not
 
 
 def conv_arrays(x: np.ndarray, w: np.ndarray) -> tuple[ConvShape, Arrays]:
@@ -175,10 +175,10 @@ def large_sums(shape: ConvShape, precision: str, rng: np.random.Generator) -> Ar
 
 
 def timed(shape: ConvShape, precision: str, rng: np.random.Generator) -> Arrays:
-    """Uniform images, drawn in a quarter of the time that normal ones take, and normal filters.
+    """Uniform images, which take a quarter of the time of normal ones to generate, and normal filters.
 
-    All are positive where operands are rounded and sums are exact: sums that grow and grow tell those that
-    are kept in half.
+    All values are positive if operands are rounded and sums are exact: growing sums reveal those that are
+    kept in half.
     """
     x, w = rng.random(shape.x, np.float32), rng.standard_normal(shape.w, np.float32)
     if precision in ROUNDED_OPERANDS:
@@ -190,20 +190,20 @@ def timed(shape: ConvShape, precision: str, rng: np.random.Generator) -> Arrays:
 def probe(shape: ConvShape, precision: str, rng: np.random.Generator) -> tuple[ConvShape, Arrays] | None:
     """Inputs that distinguish an answer in the next lower precision from one in ``precision``.
 
-    With ordinary random inputs an answer in FP16 may pass the bound of FP32 where the reduction is long, as
-    that bound grows with the sum of all |x w|, and an error with few of them. The inputs here are made for
-    the opposite, and each is tried first: rounding is done in NumPy as the lower precision does it, and only
-    inputs that betray it are used. None where there are none: no arithmetic here is lower than
-    ``"fp16_sum"``.
+    With ordinary random inputs, an answer in FP16 may be within the bound of FP32 if the reduction is long,
+    because that bound grows with the sum of all |x w|, while an error with few of them does not. These inputs
+    are generated to show the difference, and each is tried first: NumPy rounds as the lower precision does,
+    and only inputs that reveal it are used. The result is None if there are none: no arithmetic here is less
+    exact than ``"fp16_sum"``.
     """
     if precision == "fp32":
         shape = shape.with_batch(min(shape.N, PROBE_IMAGES))
         x, w = draw(shape, rng).values()
-        few = rng.random(x.shape) < FEW / shape.K  # rounding of operands shows where sums are short
+        few = rng.random(x.shape) < FEW / shape.K  # rounding of operands is visible in short sums
         x = np.where(few, x, np.float32(0))
     elif precision in ROUNDED_OPERANDS:
         shape = LONG_SUM
-        x, w = (np.abs(a) + np.float32(0.5) for a in draw(shape, rng).values())  # sums that grow and grow
+        x, w = (np.abs(a) + np.float32(0.5) for a in draw(shape, rng).values())  # growing sums
     else:
         return None
     lower = less_exact(x, w, precision).astype(np.float32)
@@ -228,7 +228,7 @@ def audit(shape: ConvShape, arrays: Arrays, outputs: Arrays, precision: str, rng
             found += np.tensordot(signs[part], y[part], 1)
         combined[0] += np.tensordot(signs[part].astype(np.float64), x[part], 1)
     some = rng.choice(len(x), min(len(x), 8), replace=False)
-    # the errors of N images with random signs add up like a random walk; then those of our own sum
+    # The errors of N images with random signs add up like a random walk; then those of our own sum
     bound = 2 * np.sqrt(len(x)) * conv2d_bound(x[some], w, precision).max(axis=0)
     parts = -(-len(x) // PART_IMAGES)
     bound += 2.0**-24 * PART_IMAGES * np.sqrt(parts) * np.abs(y[some]).max(axis=0)
@@ -239,7 +239,7 @@ def audit(shape: ConvShape, arrays: Arrays, outputs: Arrays, precision: str, rng
     return f"{wrong.sum()} sums over its images differ from float64" if wrong.any() else ""
 
 
-TRAITS = {  # what a kernel may not be meant for
+TRAITS = {  # properties that a kernel may not support
     "R != S (the filter is not square)": lambda s: s.R != s.S,
     "H != W (the image is not square)": lambda s: s.H != s.W,
 }
@@ -255,7 +255,7 @@ OPERATION = Operation(
     problem=ConvShape,
     answer=lambda shape, arrays: {"y": conv2d_float64(arrays["x"], arrays["w"])},
     bound=lambda shape, arrays, precision: {"y": conv2d_bound(arrays["x"], arrays["w"], precision)},
-    # Sizes that no tile divides, unequal sides, one of everything: aligned and square shapes hide mistakes.
+    # Sizes that no tile divides, unequal sides, ones: aligned and square shapes hide mistakes.
     check=(
         ConvShape(1, 1, 1, 1, 1, 1, 1),
         ConvShape(2, 3, 5, 4, 2, 5, 4),
@@ -265,14 +265,15 @@ OPERATION = Operation(
         ConvShape(1, 35, 6, 7, 20, 1, 1),
     ),
     trials=(
-        # Seven images: more than four at a time, and a rest. Q and P Q are of those numbers whose reciprocal
-        # in fp32, times a multiple of them, is less than a whole number. Rows are longer than most tiles.
+        # Seven images: more than four at a time, and a rest. Q and P Q are numbers whose reciprocal in fp32,
+        # multiplied by one of their multiples, is less than an integer. Rows are longer than most tiles.
         Trial(ConvShape(7, 2, 5, 85, 3, 3, 3)),
         Trial(LONG_SUM, large_sums),
-        Trial(ConvShape(65_537, 1, 2, 2, 1, 1, 1), sampled=True),  # a grid has 65,535 blocks in y and z
+        # A grid has at most 65,535 blocks in y and z
+        Trial(ConvShape(65_537, 1, 2, 2, 1, 1, 1), sampled=True),
     ),
     large=(ConvShape(66_000, 1, 183, 185, 2, 3, 3),),
-    # What the course asks for: square filters, at first in small images.
+    # The course's requirements: square filters, small images first.
     spare=(
         ConvShape(2, 3, 20, 23, 5, 3, 3),
         ConvShape(3, 2, 21, 21, 4, 5, 5),

@@ -29,7 +29,7 @@ def less_exact(x: np.ndarray, w: np.ndarray, precision: str) -> np.ndarray:
 
 
 def _tf32(x: np.ndarray) -> np.ndarray:
-    """Rounded to 10 bits of fraction, which is also what FP16 has."""
+    """Round to 10 fraction bits, which FP16 has as well."""
     bits = x.view(np.uint32).astype(np.uint64) + 0x1000
     return (bits & 0xFFFFE000).astype(np.uint32).view(np.float32)
 
@@ -78,14 +78,14 @@ def mistakes_of(x: np.ndarray, w: np.ndarray) -> Iterator[tuple[str, np.ndarray]
                 conv2d_forward(x, cut.reshape(w.shape)),
             )
     if S > 1:
-        rows = np.arange(x[..., 0].size)[:, None]  # Q apart, they end within x
+        rows = np.arange(x[..., 0].size)[:, None]  # they are Q apart and end within x
         misread = x.ravel()[rows * Q + np.arange(x.shape[3])].reshape(x.shape)
         yield (
             "rows of x are Q elements apart, and not W: x[h * Q + w] for x[h * W + w]",
             conv2d_forward(misread, w),
         )
     y = conv2d_forward(x, w)
-    if 1 < len(y) != len(w) > 1:  # where they are equal, x and w may be exchanged just as well
+    if 1 < len(y) != len(w) > 1:  # if they are equal, exchanging x and w is no mistake
         turned = y.swapaxes(0, 1).reshape(y.shape)
         yield "images and output channels are exchanged: y[m * N + n] for y[n * M + m]", turned
     if P == Q:

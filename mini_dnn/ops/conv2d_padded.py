@@ -18,8 +18,8 @@ from mini_dnn.ops.products import magnitudes, product_of_tf32, product_summed_in
 __all__ = ["OPERATION", "PaddedShape", "layers"]
 
 COURSE_BATCH = 64
-OFFSET = 0.5  # mean of what is drawn for x: padding that is not 0 is seen
-FEW = 4  # products in a sum whose operands' rounding is to be seen
+OFFSET = 0.5  # mean of x, so that wrong padding values are visible
+FEW = 4  # products in a sum, so that the rounding of operands is visible
 LONG = PaddedShape(1, 80, 9, 9, 4, 3, 1, 1, dtype="fp16", layout="nhwc")  # a sum has up to 720 products
 
 
@@ -52,7 +52,7 @@ def bound(p: PaddedShape, arrays: Arrays, precision: str) -> Arrays:
         if precision in HALVES:
             off += HALF_SUBNORMAL * p.taps * (x.max(initial=0) + w.max(initial=0))
     given = {name: magnitudes(array) for name, array in arrays.items()}
-    largest = finished(replace(p, relu=False), given, absolute)["y"]  # of all that is added
+    largest = finished(replace(p, relu=False), given, absolute)["y"]  # of all added values
     off = as_given(p, off) + 4 * accumulate * largest
     if p.dtype == "fp16" or precision in HALVES:
         off += ROUND_OFF["fp16"][0] * (magnitudes(answer(p, arrays)["y"]) + off) + HALF_SUBNORMAL
@@ -132,7 +132,7 @@ OPERATION = Operation(
         PaddedShape(1, 9, 2, 3, 3, 3, 3, 2, False, True, "fp32", "nhwc"),
         PaddedShape(1, 2, 9, 5, 4, 5, 2, 1, True, True, "fp16", "nchw"),
     ),
-    spare=(  # the ordinary ones, for those that take no odd sizes
+    spare=(  # ordinary problems, for variants that do not support odd sizes
         PaddedShape(1, 64, 9, 9, 64, 3, 1, 1, True, True, "fp16", "nhwc"),
         PaddedShape(2, 64, 8, 8, 128, 3, 2, 1, True, False, "fp16", "nhwc"),
         PaddedShape(2, 64, 8, 8, 128, 1, 2, 0, False, False, "fp16", "nhwc"),

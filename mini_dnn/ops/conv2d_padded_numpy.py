@@ -14,13 +14,13 @@ PART = 1 << 22  # unrolled values at a time
 
 
 def convolve(x: np.ndarray, w: np.ndarray, stride: int, padding: int) -> np.ndarray:
-    """``x (N,C,H,W) * w (K,C,R,S) -> (N,K,P,Q)`` in their type, some images at a time."""
+    """``x (N,C,H,W) * w (K,C,R,S) -> (N,K,P,Q)`` in the type of the arrays, some images at a time."""
     around = (padding, padding)
     return unpadded(np.pad(x, ((0, 0), (0, 0), around, around)), w, stride)
 
 
 def unpadded(x: np.ndarray, w: np.ndarray, stride: int) -> np.ndarray:
-    """The same without padding."""
+    """The convolution without padding."""
     K, _, R, S = w.shape
     windows = sliding_window_view(x, (R, S), (2, 3))[:, :, ::stride, ::stride]
     N, C, P, Q = windows.shape[:4]

@@ -109,12 +109,12 @@ class PaddedShape(Problem):
 
     @property
     def flops(self) -> int:
-        """A multiplication and an addition for each product; those with padding count, too."""
+        """A multiplication and an addition for each product, including those with padding."""
         return 2 * self.N * self.K * self.P * self.Q * self.taps
 
     @property
     def batch(self) -> int:
-        """Images."""
+        """The number of images."""
         return self.N
 
     def with_batch(self, n: int) -> Self:

@@ -22,12 +22,12 @@ from mini_dnn.ops.products import (
 
 __all__ = ["CODES", "OPERATION", "GemmShape", "answer", "operands", "scaled"]
 
-FEW = 4  # products in a sum whose operands' rounding is to be seen
-SIDE = 200  # of a probe: rows and columns of c at most
-LONG = 800  # products in sums that grow and grow
-# What tensor cores may cut off a product with a subnormal half, which they align as if it were 2^-14
+FEW = 4  # products in a sum, so that the rounding of operands is visible
+SIDE = 200  # of a probe: the largest number of rows and columns of c
+LONG = 800  # products in sums that grow
+# The largest error of tensor cores for a product with a subnormal half, which they align as if it were 2^-14
 HALF_ALIGNED = 2.0**-38
-# What rounding an output may take: of its value, and where it is subnormal
+# The largest error of rounding an output, relative to its value, and for subnormal values
 ROUNDING = {"fp32": (0.0, 0.0), "fp16": (2.0**-11, HALF_SUBNORMAL), "bf16": (2.0**-8, 0.0)}
 
 
@@ -169,7 +169,7 @@ OPERATION = Operation(
         GemmShape(40, 64, 73, "fp32", "fp32", "tt", 1, 1.0, 0.0, 44, 75, 68),
         GemmShape(24, 21, 36, "fp16", "fp32", "tn", 3, 1.0, -1.0, 32, 24, 24),
     ),
-    spare=(  # for those that need aligned lines
+    spare=(  # for variants that need aligned lines
         GemmShape(72, 136, 40, "fp16", "fp16"),
         GemmShape(40, 264, 136, "bf16", "fp32", "tt", 2, -0.5, 1.5),
         GemmShape(136, 72, 72, "bf16", "bf16", "tn"),

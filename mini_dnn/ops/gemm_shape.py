@@ -11,12 +11,12 @@ import numpy as np
 from mini_dnn.errors import ShapeError
 from mini_dnn.ops.problem import TYPES, Array, Arrays, Problem, Share, spans
 
-CODES = {name: code for code, name in enumerate(TYPES)}  # what kernels know the types by
+CODES = {name: code for code, name in enumerate(TYPES)}  # the numbers of the types in kernels
 LAYOUTS = ("nn", "nt", "tn", "tt")
 SIZES = ("m", "n", "k", "batch")
 PITCHES = ("lda", "ldb", "ldc")
 CONSTANT = ("", "b")
-COLUMNS = 64  # of c that stay together: 128 bytes of halves
+COLUMNS = 64  # columns of c that stay together: 128 bytes of halves
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from mini_dnn.ops.problem import Array, Arrays
 from mini_dnn.ops.products import magnitudes
 from mini_dnn.ops.promises import HALF_MOST
 
-# The most that errors of sums in half are of their bound, as a root mean square. The bound of long sums is so
-# wide that results which lack a term are within it, too
+# The largest root mean square of the errors of sums in half, relative to their bound. The bound of long sums
+# is so wide that results that lack a term are also within it.
 SUMS_IN_HALF = 0.1
 ACCURACY = "the result has the accuracy of "  # how the note about a lower precision begins
 INFINITE = "elements are infinite: "  # what the note about infinities contains

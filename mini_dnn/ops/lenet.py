@@ -23,7 +23,8 @@ WEIGHTS = {
     "fc2.weight": (10, 32),
     "fc2.bias": (10,),
 }
-# of a probability: sums in fp32 stay below 1e-5, halves have 11 bits, and sums in half lose as many again
+# tolerances of a probability: fp32 sums stay below 1e-5, halves have 11 bits, and sums in half lose as many
+# again
 TOLERANCE = {"fp32": 1e-4, "tf32": 2e-2, "fp16": 2e-2, "fp16_sum": 5e-2}
 
 
@@ -79,7 +80,7 @@ class LenetBatch(Problem):
 
     @property
     def batch(self) -> int:
-        """Images."""
+        """The number of images."""
         return self.N
 
     def with_batch(self, n: int) -> Self:
@@ -127,7 +128,8 @@ def answer(problem: LenetBatch, arrays: Arrays) -> Arrays:
         parameter.value[:] = arrays[name]
     images = arrays["images"]
     if problem.side != SIDE:
-        from mini_dnn.datasets import resize  # with Pillow, h5py and more, of which a plan needs none
+        # Imported here, because it needs Pillow, h5py and others, which no plan needs
+        from mini_dnn.datasets import resize
 
         images = resize(images[:, 0])
     scale = 255.0 if problem.is_bytes else 1.0

@@ -16,7 +16,7 @@ from mini_dnn.ops.problem import Arrays
 
 __all__ = ["OPERATION", "LinearShape"]
 
-STEEPEST = 1.13  # slope of GELU at most
+STEEPEST = 1.13  # largest slope of GELU
 OFFSET = 0.5  # mean of x, so that a missing subtraction of it is visible
 PATCHES, BLOCK = (32, 197), (32, 197)  # images, and tokens of each, of ViT-B/16
 

@@ -249,7 +249,7 @@ class Operation:
         """
         try:
             return self.draw(problem, np.random.default_rng(seed))
-        except (MemoryError, ValueError) as error:  # ValueError: more than any array may have
+        except (MemoryError, ValueError) as error:  # ValueError: larger than any array may be
             raise ShapeError(f"{problem} does not fit in this machine's memory; use smaller sizes") from error
 
 

@@ -6,22 +6,22 @@ from collections.abc import Iterator
 
 import numpy as np
 
-PART_ROWS = 1024  # of a product in float64: bounds the memory for its operands
-PART = 1 << 20  # elements that are made float64 at a time, where it need not be more: they stay in the cache
-AUDIT_COLUMNS = 16  # that an audit adds up
+PART_ROWS = 1024  # of a product in float64: limits the memory for its operands
+PART = 1 << 20  # elements that are converted to float64 at a time: they stay in the cache
+AUDIT_COLUMNS = 16  # columns that an audit adds up
 
 
 def magnitudes(operand: np.ndarray) -> np.ndarray:
-    """Absolute values; 0 for infinities and NaN."""
+    """Return absolute values, with 0 for infinities and NaN."""
     with np.errstate(invalid="ignore"):
         return np.where(np.isfinite(operand), np.abs(operand), 0)
 
 
 def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """``a (batch,m,k) @ b (batch,k,n)`` in float64: some rows at a time, some of k where they are few."""
+    """``a (batch,m,k) @ b (batch,k,n)`` in float64, by parts of rows, or of k if there are few rows."""
     c = np.zeros((len(a), a.shape[1], b.shape[2]))
     terms = len(b[0]) if c.shape[1] > PART_ROWS else max(1, PART // c.shape[2])
-    with np.errstate(invalid="ignore", over="ignore"):  # infinities of both signs, or times 0
+    with np.errstate(invalid="ignore", over="ignore"):  # infinities of both signs, or multiplied by 0
         for i in range(len(a)):
             for at in range(0, b.shape[1], terms):
                 right = b[i, at : at + terms].astype(np.float64)
@@ -32,12 +32,12 @@ def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def product_of_tf32(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The same of float32 operands that are rounded to TF32 first."""
+    """The product of float32 operands that are first rounded to TF32."""
     return product(_tf32(a), _tf32(b))
 
 
 def product_summed_in_half(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The same of operands in half, with the sum kept in half, product after product."""
+    """The product of operands in half, with the sum kept in half, product after product."""
     a, b = a.astype(np.float16), b.astype(np.float16)
     c = np.zeros((len(a), a.shape[1], b.shape[2]), np.float16)
     for at in range(a.shape[2]):
@@ -61,7 +61,7 @@ class ColumnSums:
     Parameters
     ----------
     b
-        In any type.
+        The second operand, of any type.
 
     References
     ----------
@@ -87,12 +87,12 @@ class ColumnSums:
         a, c
             These rows, in float64.
         relative
-            How large the error of an element may be, over the sum of its products' absolute values. That sum
-            is at most the length of its row of a times that of its column of b, by Cauchy and Schwarz.
+            The largest error of an element, relative to the sum of its products' absolute values. By Cauchy
+            and Schwarz, that sum is at most the product of the norms of its row of a and its column of b.
         more
-            What else an element may be off, ``(m,n)`` or the same for all.
+            An additional error of an element, ``(m,n)`` or the same for all.
         """
-        with np.errstate(invalid="ignore"):  # infinities of both signs: the sum is NaN, and wrong
+        with np.errstate(invalid="ignore"):  # infinities of both signs give NaN, which is wrong
             error = self._added(c) - a @ self._right
         squares = relative**2 * np.outer(np.einsum("mk,mk->m", a, a), self._squares)
         squares += np.add.reduceat(np.square(np.broadcast_to(more, c.shape)), self._starts, axis=1)
@@ -104,6 +104,6 @@ class ColumnSums:
 
 
 def parts(matrix: np.ndarray) -> Iterator[slice]:
-    """Rows of a matrix, some at a time."""
+    """Yield the rows of a matrix, some at a time."""
     rows = max(1, PART // matrix.shape[1])
     return (slice(first, first + rows) for first in range(0, len(matrix), rows))

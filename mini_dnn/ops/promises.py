@@ -96,7 +96,7 @@ def broken(operation: Operation, problem: Any, arrays: Arrays, outputs: Arrays, 
     for name, right in expected.items():
         found = outputs[name]
         wrong = wrong_elements(found, right, bound[name])
-        if name in sizes:  # a part of the sum is beyond the range, even if the sum is not
+        if name in sizes:  # a part of the sum exceeds the range, even if the sum does not
             wrong &= np.isfinite(found) | (sizes[name] < promise.sum_most)
         if outside.any() and not (operation.sums and not promise.spreads):
             free = ~np.isfinite(found) | (not operation.sums)

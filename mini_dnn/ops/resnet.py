@@ -17,8 +17,8 @@ from mini_dnn.ops.resnet_shape import ResNetShape, arrays_of
 
 __all__ = ["OPERATION", "ResNetShape"]
 
-SPREAD = 0.2  # standard deviation of what is drawn for a norm's bias and mean
-ALIKE = 4.0  # times that errors of neighbours add up to more than those of strangers would, at most
+SPREAD = 0.2  # standard deviation of a norm's random bias and mean
+ALIKE = 4.0  # how much more errors of neighbours may add up than independent ones
 COURSE_BATCHES = (1, 8, 32, 64)
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's channels
 
@@ -27,12 +27,12 @@ Join = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 def relu(x: np.ndarray) -> np.ndarray:
-    """Negative numbers become 0."""
+    """Replace negative numbers by 0."""
     return np.maximum(x, 0)
 
 
 def normalised(arrays: Arrays, conv: Convolution, x: np.ndarray) -> np.ndarray:
-    """Batch norm of ``x (N,K,P,P)`` by the mean and variance that training has left."""
+    """Apply batch norm to ``x (N,K,P,P)`` with the mean and variance from training."""
     gain, shift, mean, variance = (
         arrays[f"{conv.norm}.{name}"].astype(np.float64)[:, None, None]
         for name in ("weight", "bias", "running_mean", "running_var")
@@ -99,24 +99,24 @@ def answer(p: ResNetShape, arrays: Arrays) -> Arrays:
 
 @dataclass(frozen=True)
 class _Rounded:
-    """Numbers in float64, and the variance of the error that each has in a precision."""
+    """Numbers in float64, with the variance of the error that each one has in a precision."""
 
     x: np.ndarray
     error: np.ndarray
 
     def joined(self, other: _Rounded, unit: float) -> _Rounded:
-        """The sum of both, rounded."""
+        """Return the rounded sum of both."""
         x = self.x + other.x
         return _Rounded(x, self.error + other.error + (unit * x) ** 2)
 
     def relu(self) -> _Rounded:
-        """What surely is below 0 has no error any more."""
+        """Apply ReLU. Numbers that are certainly below 0 have no error any more."""
         alive = self.x > -CONFIDENCE * np.sqrt(self.error)
         return _Rounded(relu(self.x), np.where(alive, self.error, 0))
 
 
 def _layer(p: ResNetShape, arrays: Arrays, conv: Convolution, given: _Rounded, precision: str) -> _Rounded:
-    """A convolution and its norm: errors of its input, of weights, of its sums, and of what is stored."""
+    """Compute a convolution and its norm, with the errors of its input, weights, sums and stored results."""
     operand, accumulate = ROUND_OFF[precision]
     w = arrays[f"{conv.name}.weight"].astype(np.float64)
     how = conv.stride, conv.padding
@@ -132,8 +132,9 @@ def _layer(p: ResNetShape, arrays: Arrays, conv: Convolution, given: _Rounded, p
 def bound(p: ResNetShape, arrays: Arrays, precision: str) -> Arrays:
     """The error bound of a score: the roundings of all layers, each of which is amplified by later layers.
 
-    Errors of different elements are taken for independent, so that their variances go through the network as
-    squares do. Those of neighbours are not quite, as they share their weights: see `ALIKE`.
+    Errors of different elements are assumed to be independent, so that their variances propagate through the
+    network like squares. Those of neighbours are not quite independent, because they share their weights: see
+    `ALIKE`.
     """
     operand, accumulate = ROUND_OFF[precision]
     unit = operand + 4 * accumulate
@@ -211,7 +212,7 @@ OPERATION = Operation(
     problem=ResNetShape,
     answer=answer,
     bound=bound,
-    check=(  # sides and widths that no tile divides, both stems, each type of images
+    check=(  # sizes and widths that no tile divides, both stems, each type of images
         ResNetShape(2, 23, 3, "imagenet", "8-16-16-24", "1-2-1-1", 7, "fp16"),
         ResNetShape(1, 8, 1, "small", "8-8-16-16", "1-1-1-1", 3),
         ResNetShape(3, 11, 1, "small", "8-16-24-40", "2-1-1-2", 10, "uint8"),

@@ -67,7 +67,7 @@ class ResNetShape(Problem):
 
     @cached_property
     def sizes(self) -> ResNetSizes:
-        """The network's."""
+        """The sizes of the network."""
         widths, blocks, strides = (
             _numbers(name, self.fields[name]) for name in ("widths", "blocks", "strides")
         )
@@ -75,12 +75,12 @@ class ResNetShape(Problem):
 
     @property
     def weights(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of the trained arrays, named as torchvision names them."""
+        """The shapes of the trained arrays, with torchvision's names."""
         return self.sizes.shapes
 
     @property
     def arrays(self) -> Mapping[str, Array]:
-        """Images, their mean and deviation where they are bytes, trained arrays, scores."""
+        """Images, their mean and deviation if they are bytes, trained arrays, scores."""
         shape = (self.N, self.channels, self.image, self.image)
         given = {
             name: (self.channels,) for name in ("mean", "deviation") if self.dtype == "uint8"
@@ -99,18 +99,18 @@ class ResNetShape(Problem):
         relu: bool = False,
         residual: bool = False,
     ) -> PaddedShape:
-        """One of its convolutions, with what follows it."""
+        """Return one of its convolutions, with what follows it."""
         sizes = (conv.C, conv.H, conv.H, conv.K, conv.R, conv.stride, conv.padding)
         return PaddedShape(self.N, *sizes, relu, residual, dtype, layout)
 
     @property
     def flops(self) -> int:
-        """Of convolutions and the last layer; products with padding count, too."""
+        """FLOPs of convolutions and the last layer, including products with padding."""
         return self.N * self.sizes.flops
 
     @property
     def batch(self) -> int:
-        """Images."""
+        """The number of images."""
         return self.N
 
     def with_batch(self, n: int) -> Self:
@@ -127,7 +127,7 @@ class ResNetShape(Problem):
 
 
 def _numbers(name: str, text: str) -> tuple[int, ...]:
-    """The numbers of a word such as ``"64-128-256-512"``."""
+    """Parse the numbers of a word such as ``"64-128-256-512"``."""
     words = text.split("-")
     if not all(word.isdecimal() for word in words):
         raise ShapeError(f"{name} is {text!r}; expected four numbers such as 64-128-256-512")
@@ -165,7 +165,7 @@ def arrays_of(
     found = [np.shape(weight) for weight in weights]
     filters = [shape for shape in found[first:] if len(shape) == 4 and shape[2] > 1]
     counts = _numbers("blocks", blocks)
-    starts = [1 + 2 * sum(counts[:stage]) for stage in range(len(counts))]  # a block has two such filters
+    starts = [1 + 2 * sum(counts[:stage]) for stage in range(len(counts))]  # a block has two convolutions
     if len(filters) != 1 + 2 * sum(counts) or len(found[-2]) != 2:
         raise ShapeError(
             f"found {len(found)} weights, {len(filters)} of them filters larger than a pixel; expected the "

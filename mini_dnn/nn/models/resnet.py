@@ -1,6 +1,6 @@
 """Residual networks of basic blocks, such as ResNet-18 and -34, of any width and number of classes.
 
-K. He et al., "Deep Residual Learning for Image Recognition", arXiv:1512.03385. Trained arrays carry
+K. He et al., "Deep Residual Learning for Image Recognition", arXiv:1512.03385. Trained arrays have
 torchvision's names, so that its state dicts fit: ``conv1.weight``, ``bn1.running_mean``,
 ``layer2.0.downsample.0.weight``, ``fc.bias``.
 """
@@ -27,29 +27,30 @@ from mini_dnn.paths import read_regular
 
 STAGES = 4
 STEMS = ("imagenet", "small")
-NORM_ARRAYS = ("weight", "bias", "running_mean", "running_var")  # of a batch norm, one number a channel
+# Arrays of a batch norm, one number per channel
+NORM_ARRAYS = ("weight", "bias", "running_mean", "running_var")
 FORMAT = "mini_dnn.resnet/1"  # of a description
-MOST_BYTES = 1 << 16  # of a file with one
+MOST_BYTES = 1 << 16  # of a file with a description
 
 Arrays = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True)
 class Convolution:
-    """One convolution, the batch norm after it, and what it is applied to.
+    """A convolution, its position in the network, and the batch norm after it.
 
     Parameters
     ----------
     name, norm
-        Of its trained arrays: ``layer2.0.conv1`` and ``layer2.0.bn1``.
+        The names of its trained arrays: ``layer2.0.conv1`` and ``layer2.0.bn1``.
     C, K
-        Channels of input and output.
+        The channels of input and output.
     R
-        Rows and columns of a filter.
+        The rows and columns of a filter.
     stride, padding
-        In rows and columns alike.
+        The same for rows and columns.
     H, P
-        Rows and columns of input and output.
+        The rows and columns of input and output.
     """
 
     name: str
@@ -63,13 +64,13 @@ class Convolution:
 
     @property
     def P(self) -> int:
-        """Rows and columns of the output."""
+        """The rows and columns of the output."""
         return (self.H + 2 * self.padding - self.R) // self.stride + 1
 
 
 @dataclass(frozen=True)
 class Block:
-    """A basic block: relu(conv2(relu(conv1(x))) + x), or + downsample(x) where the shape changes."""
+    """A basic block: relu(conv2(relu(conv1(x))) + x), or + downsample(x) if the shape changes."""
 
     name: str
     conv1: Convolution
@@ -83,30 +84,30 @@ def _is_count(value: object) -> bool:
 
 @dataclass(frozen=True)
 class ResNetSizes:
-    """What a residual network is made of.
+    """The sizes of a residual network.
 
     Parameters
     ----------
     image
-        Rows and columns of an image.
+        The rows and columns of an image.
     channels
-        Of an image.
+        The channels of an image.
     stem
-        ``"imagenet"``: 7×7 convolution of stride 2, then 3×3 maximum of stride 2 with padding 1;
-        ``"small"``: 3×3 convolution of stride 1, for images of some 32 pixels.
+        ``"imagenet"``: 7×7 convolution with stride 2, then 3×3 maximum with stride 2 and padding 1.
+        ``"small"``: 3×3 convolution with stride 1, for images of about 32 pixels.
     widths
-        Channels of the four stages; the first is the stem's, too.
+        The channels of the four stages. The first one is also that of the stem.
     blocks
-        How many basic blocks a stage has: 2, 2, 2, 2 in ResNet-18 and 3, 4, 6, 3 in ResNet-34.
+        The number of basic blocks in each stage: 2, 2, 2, 2 in ResNet-18 and 3, 4, 6, 3 in ResNet-34.
     classes
-        That there are.
+        The number of classes.
     strides
-        Of the first block of each stage.
+        The stride of the first block of each stage.
 
     Raises
     ------
     ShapeError
-        They do not fit together.
+        The sizes do not match.
     """
 
     image: int = 224
@@ -130,23 +131,23 @@ class ResNetSizes:
 
     @property
     def title(self) -> str:
-        """The usual name: ResNet-18 has 17 convolutions, without those of shortcuts, and a linear layer."""
+        """The usual name. ResNet-18 has 17 convolutions, without those of shortcuts, and a linear layer."""
         return f"ResNet-{2 + 2 * sum(self.blocks)}"
 
     @property
     def conv1(self) -> Convolution:
-        """The stem's."""
+        """The convolution of the stem."""
         R, stride, padding = (7, 2, 3) if self.stem == "imagenet" else (3, 1, 1)
         return Convolution("conv1", "bn1", self.channels, self.widths[0], R, stride, padding, self.image)
 
     @property
     def pooled(self) -> int:
-        """Rows and columns of what the first block takes."""
+        """The rows and columns of the first block's input."""
         return (self.conv1.P - 1) // 2 + 1 if self.stem == "imagenet" else self.conv1.P
 
     @property
     def all_blocks(self) -> list[Block]:
-        """All basic blocks, in order."""
+        """All basic blocks in order."""
         found, C, H = [], self.widths[0], self.pooled
         for stage in range(STAGES):
             K = self.widths[stage]
@@ -161,7 +162,7 @@ class ResNetSizes:
 
     @property
     def convolutions(self) -> list[Convolution]:
-        """All of them in the order of torchvision's arrays: a block's downsample comes last."""
+        """All convolutions in the order of torchvision's arrays, in which a block's downsample comes last."""
         found = [self.conv1]
         for block in self.all_blocks:
             found += [block.conv1, block.conv2, *([block.downsample] if block.downsample else [])]
@@ -169,7 +170,7 @@ class ResNetSizes:
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of the trained arrays, by name."""
+        """The shapes of the trained arrays, by name."""
         found: dict[str, tuple[int, ...]] = {}
         for conv in self.convolutions:
             found[f"{conv.name}.weight"] = (conv.K, conv.C, conv.R, conv.R)
@@ -178,7 +179,7 @@ class ResNetSizes:
 
     @property
     def folded_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of what `fold` makes, by name."""
+        """The shapes of the arrays that `fold` returns, by name."""
         found: dict[str, tuple[int, ...]] = {}
         for conv in self.convolutions:
             found[f"{conv.name}.weight"] = (conv.K, conv.C, conv.R, conv.R)
@@ -187,22 +188,22 @@ class ResNetSizes:
 
     @property
     def flops(self) -> int:
-        """Of one image, in convolutions and the linear layer: two a product."""
+        """FLOPs of one image in convolutions and the linear layer, two per product."""
         products = sum(c.P**2 * c.K * c.C * c.R**2 for c in self.convolutions)
         return 2 * (products + self.classes * self.widths[-1])
 
     def to_json(self) -> str:
-        """Describe the network: a JSON object with these fields and the format's name."""
+        """Return a description of the network: a JSON object with these fields and the format's name."""
         return json.dumps({"format": FORMAT, **dataclasses.asdict(self)})
 
     @classmethod
     def from_file(cls, path: Path) -> ResNetSizes:
-        """Read a file that holds a description.
+        """Read a description from a file.
 
         Raises
         ------
         UsageError
-            It cannot be read, or holds none.
+            The file cannot be read, or contains no description.
         """
         try:
             return cls.from_json(read_regular(path, MOST_BYTES))
@@ -213,12 +214,12 @@ class ResNetSizes:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> ResNetSizes:
-        """Read a description; fields that are left out are ResNet-18's.
+        """Parse a description. Omitted fields are those of ResNet-18.
 
         Raises
         ------
         ShapeError
-            It is no description, or its numbers do not fit together.
+            The text is not a description, or its numbers do not match.
         """
         try:
             found = json.loads(text)
@@ -239,7 +240,7 @@ class ResNetSizes:
 
 RESNET18 = ResNetSizes()
 RESNET34 = ResNetSizes(blocks=(3, 4, 6, 3))
-FASHION = ResNetSizes(28, 1, "small", (16, 32, 32, 64), classes=10)  # multiples of 16, as tensor cores take
+FASHION = ResNetSizes(28, 1, "small", (16, 32, 32, 64), classes=10)  # multiples of 16, for tensor cores
 CIFAR10 = ResNetSizes(32, 3, "small", (16, 32, 64, 128), classes=10)
 PRESETS: Mapping[str, ResNetSizes] = {
     "resnet18": RESNET18,
@@ -250,7 +251,10 @@ PRESETS: Mapping[str, ResNetSizes] = {
 
 
 def build(sizes: ResNetSizes, rng: np.random.Generator, dtype: npt.DTypeLike = np.float32) -> Network:
-    """Build the network, (N, channels, image, image) to (N, classes) probabilities, drawn from ``rng``."""
+    """Build the network, (N, channels, image, image) to (N, classes) probabilities.
+
+    ``rng`` initialises it.
+    """
     stem = sizes.conv1
     kernel = (stem.R, stem.R)
     layers: dict[str, Layer] = {

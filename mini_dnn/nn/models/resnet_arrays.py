@@ -17,15 +17,15 @@ def fold(sizes: ResNetSizes, arrays: Arrays) -> dict[str, np.ndarray]:
     Parameters
     ----------
     sizes
-        The network's.
+        The sizes of the network.
     arrays
-        Named and shaped as `ResNetSizes.shapes` says.
+        The trained arrays, with names and shapes as in `ResNetSizes.shapes`.
 
     Returns
     -------
     dict
-        As `ResNetSizes.folded_shapes` says, C-contiguous, computed in float64 and rounded to the type of
-        ``arrays``.
+        Arrays as described by `ResNetSizes.folded_shapes`, C-contiguous, computed in float64 and rounded to
+        the type of ``arrays``.
     """
     found = {}
     for conv in sizes.convolutions:
@@ -38,17 +38,18 @@ def fold(sizes: ResNetSizes, arrays: Arrays) -> dict[str, np.ndarray]:
 
 
 def sizes_of(shapes: Mapping[str, tuple[int, ...]], image: int | None = None) -> ResNetSizes:
-    """Tell a network's sizes from the shapes of its trained arrays, torchvision's names given.
+    """Determine a network's sizes from the shapes of its trained arrays, which have torchvision's names.
 
     Parameters
     ----------
     image
-        Rows and columns of an image, which no array tells; by default 224, or 28 for the small stem.
+        The rows and columns of an image, which no array reveals; by default 224, or 28 for the small stem.
 
     Raises
     ------
     ShapeError
-        They are of no such network: says which array is missing or odd.
+        The arrays are not of such a network. The message names the array that is missing or has a wrong
+        shape.
     """
     stem = _shape(shapes, "conv1.weight", 4)
     if stem[2:] not in ((7, 7), (3, 3)):

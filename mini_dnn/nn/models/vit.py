@@ -1,8 +1,10 @@
-"""Vision transformers of any size: patches to tokens, blocks of attention and two linear layers, a class.
+"""Vision transformers of any size.
+
+Patches become tokens. Blocks of attention and of two linear layers follow, and then the classes.
 
 Sources: A. Dosovitskiy et al., "An Image is Worth 16x16 Words", arXiv:2010.11929; H. Touvron et al.,
-"Training data-efficient image transformers", arXiv:2012.12877, for the tiny one. Norms come first in each
-branch, and GELU is in its tanh form.
+"Training data-efficient image transformers", arXiv:2012.12877, for the tiny one. Each branch begins with a
+norm, and GELU has its tanh form.
 """
 
 from __future__ import annotations
@@ -19,34 +21,34 @@ from mini_dnn.nn.network import Network
 from mini_dnn.nn.tokens import ClassToken, PatchEmbedding, Positions
 from mini_dnn.nn.transformer import GELU, LayerNorm, MultiHeadAttention, Residual
 
-HEAD_WIDTHS = (32, 64, 128)  # that variants of attention take
+HEAD_WIDTHS = (32, 64, 128)  # that attention variants support
 
 
 @dataclass(frozen=True)
 class VitSizes:
-    """What a transformer is made of.
+    """The sizes of a transformer.
 
     Parameters
     ----------
     image, patch
-        Rows and columns of an image, and of a patch.
+        The rows and columns of an image, and of a patch.
     channels
-        Of an image.
+        The channels of an image.
     width
-        Length of a token.
+        The length of a token.
     depth
-        Blocks.
+        The number of blocks.
     heads
-        Of the attention in each; width / heads is 32, 64 or 128.
+        The number of attention heads in each block. width / heads is 32, 64 or 128.
     mlp_ratio
-        Width between a block's two linear layers, over ``width``.
+        The width between a block's two linear layers, divided by ``width``.
     classes
-        That there are.
+        The number of classes.
 
     Raises
     ------
     ShapeError
-        They do not fit together.
+        The sizes do not match.
     """
 
     image: int
@@ -73,12 +75,12 @@ class VitSizes:
 
     @property
     def tokens(self) -> int:
-        """Patches, and the class token."""
+        """The number of tokens: patches, and the class token."""
         return (self.image // self.patch) ** 2 + 1
 
     @property
     def head_width(self) -> int:
-        """Length of a query, key or value."""
+        """The length of a query, key or value."""
         return self.width // self.heads
 
 
@@ -115,7 +117,7 @@ def build(sizes: VitSizes, rng: np.random.Generator, dtype: npt.DTypeLike = np.f
             }
         )
     layers |= {
-        "token": ClassToken(),  # before the norm, which changes each token by itself
+        "token": ClassToken(),  # before the norm, which changes each token separately
         "norm": LayerNorm(s.width, dtype),
         "head": Linear(s.width, s.classes, rng, dtype, gain=0.1),
         "softmax": Softmax(),
