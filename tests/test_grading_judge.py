@@ -9,10 +9,11 @@ import pytest
 from grading_helpers import QUICK
 
 from mini_dnn.grading.asked import Rubric
-from mini_dnn.grading.checks import HIDDEN_MESSAGE, Cheat, Ground, Judge
+from mini_dnn.grading.checks import HIDDEN_MESSAGE, Ground, Judge
 from mini_dnn.grading.credit import judge
 from mini_dnn.grading.grades import Check
 from mini_dnn.grading.measure import Measured, Method
+from mini_dnn.grading.outcome import Cheat
 from mini_dnn.grading.plans import Head
 from mini_dnn.grading.rubric import load
 from mini_dnn.nn.numpy_conv import conv2d_forward

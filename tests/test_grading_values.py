@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from mini_dnn.grading.confined.disassembly import disassemble
-from mini_dnn.grading.confined.effects import Image, apply
+from mini_dnn.grading.confined.effects import apply
+from mini_dnn.grading.confined.image import Image
 from mini_dnn.grading.confined.states import REGISTERS, State
 from mini_dnn.grading.confined.values import unknown
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from mini_dnn.grading.confined.process import SubmissionError
 from mini_dnn.grading.grades import FAILED, PASSED, SKIPPED
 from mini_dnn.grading.measure import Method
 from mini_dnn.grading.network import Examination
+from mini_dnn.grading.outcome import Cheat, Outcome, described, partly
 from mini_dnn.grading.subject import Subject
 from mini_dnn.ops import Arrays
 from mini_dnn.ops.hints import hint
@@ -30,22 +30,6 @@ UNSTEADY = (
     "right in one run and wrong in another: this may be a race or uninitialised memory; run.py check "
     "finds both"
 )
-
-
-class Cheat(SubmissionError):
-    """Something that no honest mistake explains. The submission gets no credit at all."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The result of a check."""
-
-    status: str
-    message: str = ""
-    staff: str = ""
-    fraction: float = 1.0  # of the points, if the check passed or `partly` is set
-    partly: bool = False  # the check failed, but it still earns `fraction` of the points
-    ends: bool = False  # the variant gets no credit
 
 
 @dataclass(frozen=True)
@@ -113,7 +97,7 @@ class Judge:
                 what = f"wrong or less precise than {precision}, the lowest precision that is allowed"
                 return Outcome(FAILED, f"the result is {what}, for inputs made to expose this", wrong)
         if wrongs:
-            return _partly("\n".join(wrongs.values()), len(right), len(shown.problems))
+            return partly("\n".join(wrongs.values()), len(right), len(shown.problems))
         return Outcome(PASSED, staff=f"also with new inputs of seed {seed}")
 
     def _wrong_as_shown(self, problem: Any) -> str:
@@ -155,7 +139,7 @@ class Judge:
                 wrongs.append(wrong)
         if wrongs:
             count = len(asked.problems)
-            outcome = _partly("\n".join(wrongs), count - len(wrongs), count)
+            outcome = partly("\n".join(wrongs), count - len(wrongs), count)
             return replace(outcome, message=HIDDEN_MESSAGE, staff=outcome.message)
         return Outcome(PASSED)
 
@@ -217,7 +201,7 @@ class Judge:
             if findings:
                 shapes = " ".join(problem.text for problem in asked.problems)
                 again = f"run.py check {self._asked.name} --shapes {shapes} --seed {seed}"
-                return f"{_finding(findings[0], len(findings))}\nreproduce it: {again}"
+                return f"{described(findings[0], len(findings))}\nreproduce it: {again}"
         return ""
 
     def performance(self) -> Outcome:
@@ -279,12 +263,6 @@ def op_time(subject: Subject, asked: Performance, precision: str) -> tuple[float
     return total, "\n".join(lines)
 
 
-def _partly(wrong: str, right: int, count: int) -> Outcome:
-    """The outcome of a check that failed at some shapes, if the others earn their part of the points."""
-    message = f"right at {right} of {count} shapes\n{wrong}"
-    return Outcome(FAILED, message, fraction=right / count, partly=True)
-
-
 @contextmanager
 def _noted(what: str) -> Iterator[None]:
     """Add what was tried as a note to errors that are raised inside the block."""
@@ -293,17 +271,3 @@ def _noted(what: str) -> Iterator[None]:
     except (SubmissionError, VariantError, DeviceError) as error:
         error.add_note(what)
         raise
-
-
-def _finding(finding: Mapping[str, Any], count: int) -> str:
-    """Describe a finding of checked mode in a few lines. It is untrusted, so any part may be missing."""
-    try:
-        where = (finding.get("own") or {}).get("place") or {}
-        lines = [f"{finding['kind']}: {finding['what']}"]
-        lines += [f"{Path(str(where['file'])).name}:{where['line']} | {where['code']}"] if where else []
-        lines += [f"note: {note}" for note in finding.get("notes", [])]
-        lines += [f"cure: {finding['cure']}"] if finding.get("cure") else []
-    except (KeyError, TypeError, AttributeError, RecursionError):
-        lines = ["an unreadable finding"]
-    more = f"\n{count - 1} more findings: run.py check shows them" if count > 1 else ""
-    return "\n".join(lines)[:4000] + more

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 
 from mini_dnn.errors import DeviceError, VariantError
 from mini_dnn.grading.asked import VariantRubric
-from mini_dnn.grading.checks import HIDDEN_MESSAGE, Cheat, Ground, Judge, Outcome
+from mini_dnn.grading.checks import HIDDEN_MESSAGE, Ground, Judge
 from mini_dnn.grading.confined.process import FORBIDDEN, Ended, SubmissionError
 from mini_dnn.grading.grades import FAILED, PASSED, SKIPPED, Check
+from mini_dnn.grading.outcome import Cheat, Outcome
 from mini_dnn.grading.subject import Subject
 
 # The checks in this order. Hidden ones come last: a process of the submission that has seen hidden data does

@@ -16,7 +16,7 @@ from mini_dnn.device.emulator.memory import EmulatorBuffer
 from mini_dnn.device.emulator.symbols import Symbols, declared, source_lines
 from mini_dnn.device.finding import Fault, Finding, Party, Place, Target, explain_fault
 
-GLOBAL, SYMBOL, SHARED, HEAP = 1, 2, 3, 4  # Memory in runtime/checked/shadow.h
+GLOBAL, SYMBOL, SHARED, HEAP = 1, 2, 3, 4  # Memory in runtime/checked/interface.h
 SUBSCRIPT, LOCAL, UNSET, WARP = 4, 6, 7, 32
 KINDS = {
     1: "out-of-bounds",
@@ -33,7 +33,7 @@ KINDS = {
     21: "cluster",
 }
 
-DETAILS = (  # Detail in runtime/checked/shadow.h
+DETAILS = (  # Detail in runtime/checked/interface.h
     "",
     "same value",
     "__ldg",

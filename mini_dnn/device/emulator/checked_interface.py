@@ -1,4 +1,4 @@
-"""The structures of ``runtime/checked/shadow.h`` for ctypes."""
+"""The structures of ``runtime/checked/interface.h`` for ctypes."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from mini_dnn.device.emulator.launch import (
     describe_failure,
     find_kernel,
 )
-from mini_dnn.device.emulator.memory import EmulatorBuffer, LentEmulatorBuffer, Memory
+from mini_dnn.device.emulator.memory import EmulatorBuffer, LentEmulatorBuffer, Memory, own, own_of_size
 from mini_dnn.device.emulator.runtime import CFailure, CLaunch, FailureKind, Library, Runtime
 from mini_dnn.device.emulator.runtime_build import build_runtime
 from mini_dnn.device.emulator.work import EmulatorGraph, EmulatorStream
@@ -127,23 +127,25 @@ class EmulatorDevice:
 
     def fill(self, buffer: Buffer) -> None:
         """Fill a buffer with bytes 0xFF."""
-        _own_buffer(buffer).bytes()[:] = 0xFF
+        own(buffer).bytes()[:] = 0xFF
 
     def copy_in(self, buffer: Buffer, array: np.ndarray, stream: int = 0) -> None:
         """Copy a host array to a buffer."""
-        memory = _checked(buffer, array, stream).bytes()
+        _check_stream(stream)
+        memory = own_of_size(buffer, array).bytes()
         memory[:] = array.reshape(-1).view(np.uint8)
 
     def copy_out(self, buffer: Buffer, out: np.ndarray, stream: int = 0, wait: bool = True) -> None:
         """Copy a buffer to a host array."""
-        memory = _checked(buffer, out, stream).bytes()
+        _check_stream(stream)
+        memory = own_of_size(buffer, out).bytes()
         if not out.flags.writeable:
             raise DeviceError(f"'{buffer.name}' cannot be copied to a host array that is read-only")
         out.reshape(-1).view(np.uint8)[:] = memory
 
     def part(self, buffer: Buffer, first: int, last: int) -> EmulatorBuffer:
         """Return entries of the first axis: the same memory."""
-        return _own_buffer(buffer).part(first, last)
+        return own(buffer).part(first, last)
 
     def pinned(self, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> np.ndarray:
         """Allocate a host array. To a CPU, all of its memory is the same."""
@@ -163,7 +165,7 @@ class EmulatorDevice:
             raise DeviceError(
                 f"'{source.name}' has {source.nbytes} bytes and '{target.name}' holds {target.nbytes}"
             )
-        _own_buffer(target).bytes()[: source.nbytes] = _own_buffer(source).bytes()
+        own(target).bytes()[: source.nbytes] = own(source).bytes()
 
     def receive(self, target: Buffer, source: Buffer, sender: Device) -> None:
         """Copy all of ``source``, which is on another emulator, to the beginning of ``target``."""
@@ -279,25 +281,6 @@ def _own(module: Module) -> EmulatorModule:
     return module
 
 
-def _own_buffer(buffer: Buffer) -> EmulatorBuffer:
-    if not isinstance(buffer, EmulatorBuffer):
-        raise DeviceError(f"buffer '{buffer.name}' belongs to another device")
-    return buffer
-
-
 def _check_stream(stream: int) -> None:
     if stream < 0:
         raise DeviceError(f"no stream {stream}: streams are numbered from 0")
-
-
-def _checked(buffer: Buffer, array: np.ndarray, stream: int) -> EmulatorBuffer:
-    """Return the buffer, after checking that it is this device's and that the host array fits."""
-    _check_stream(stream)
-    own = _own_buffer(buffer)
-    if array.dtype != buffer.dtype or array.nbytes != buffer.nbytes or not array.flags.c_contiguous:
-        order = "" if array.flags.c_contiguous else ", not C-contiguous"
-        raise DeviceError(
-            f"buffer '{buffer.name}' is {buffer.shape} {buffer.dtype}; the host array is {array.shape} "
-            f"{array.dtype}{order}. It must be C-contiguous, of the same dtype and {buffer.nbytes} bytes"
-        )
-    return own

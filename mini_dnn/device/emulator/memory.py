@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mini_dnn.device.base import Buffer
 from mini_dnn.device.emulator.runtime import Library, Runtime
 from mini_dnn.device.host_memory import available_bytes
 from mini_dnn.errors import DeviceError
@@ -55,6 +56,25 @@ class LentEmulatorBuffer(EmulatorBuffer):
     def lie_at(self, address: int) -> None:
         """Set its current address."""
         self.address = address
+
+
+def own(buffer: Buffer) -> EmulatorBuffer:
+    """Return the buffer if it is one of the emulator."""
+    if not isinstance(buffer, EmulatorBuffer):
+        raise DeviceError(f"buffer '{buffer.name}' belongs to another device")
+    return buffer
+
+
+def own_of_size(buffer: Buffer, array: np.ndarray) -> EmulatorBuffer:
+    """Return the buffer if it is one of the emulator and the host array can be copied to or from it."""
+    found = own(buffer)
+    if array.dtype != buffer.dtype or array.nbytes != buffer.nbytes or not array.flags.c_contiguous:
+        order = "" if array.flags.c_contiguous else ", not C-contiguous"
+        raise DeviceError(
+            f"buffer '{buffer.name}' is {buffer.shape} {buffer.dtype}; the host array is {array.shape} "
+            f"{array.dtype}{order}. It must be C-contiguous, of the same dtype and {buffer.nbytes} bytes"
+        )
+    return found
 
 
 class Memory:

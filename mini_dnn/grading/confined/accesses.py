@@ -12,21 +12,9 @@ from collections.abc import Callable
 
 from mini_dnn.device.emulator.compiler import MAX_FRAME_BYTES
 from mini_dnn.grading.confined.disassembly import Function, Instruction, Memory
-from mini_dnn.grading.confined.effects import (
-    CALLEE_SAVED,
-    FS,
-    PLACE,
-    SAVED,
-    THUNK,
-    TOP,
-    Image,
-    apply,
-    calls_kernel_code,
-    kept_slots,
-    repeated_bytes,
-    stored_bytes,
-)
+from mini_dnn.grading.confined.effects import FS, apply, calls_kernel_code, repeated_bytes, stored_bytes
 from mini_dnn.grading.confined.followed import Call, Followed, Unseen
+from mini_dnn.grading.confined.image import CALLEE_SAVED, PLACE, SAVED, THUNK, TOP, Image, kept_slots
 from mini_dnn.grading.confined.states import REGISTERS, State, merged
 from mini_dnn.grading.confined.values import MASK, Value, number, unknown
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 from mini_dnn.grading.confined.disassembly import Instruction, Memory
+from mini_dnn.grading.confined.image import CALLEE_SAVED, ORIGINS, THUNK, TOP, Image, kept_slots, signed
 from mini_dnn.grading.confined.states import NAMES, State
 from mini_dnn.grading.confined.values import (
     MASK,
     STACK,
     WORD,
-    Unknown,
     Value,
     is_bit,
     masked,
@@ -23,58 +22,12 @@ from mini_dnn.grading.confined.values import (
 )
 
 CALLER_SAVED = ("rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11")
-CALLEE_SAVED = ("rbx", "r12", "r13", "r14", "r15")
 SIZES = {"b": 1, "w": 2, "l": 4, "q": 8}
 VECTORS = {"%xmm": 16, "%ymm": 32, "%zmm": 64}
 RANGE = 1 << 62  # bytes: the limit for a hook that takes a number of bytes
 MOST_REPEATED = 1 << 16  # bytes of one instruction; for more, the compiler calls a function
 WORDS = ("threadIdx", "blockIdx", "blockDim", "gridDim", "_ZN8emulator13linear_threadE")
 FS = unknown("segment", "fs")
-THUNK = "__x86_indirect_thunk_"  # calls through pointers go through a function of this name
-PLACE = unknown("start", "rdi")
-TOP = unknown(STACK, "start")  # the stack at the beginning of a function; the return address is there
-SAVED = tuple(unknown("start", name) for name in CALLEE_SAVED)
-# The origins of places on the stack: a place is a number of bytes from the beginning of the stack, or from
-# that address after alignment.
-ORIGINS: dict[Unknown, tuple[int, int]] = {TOP.terms[0][0]: (0, 1)}
-
-
-@dataclass(frozen=True)
-class Image:
-    """Facts about the library other than its code: where its constants are, and where functions begin."""
-
-    constants: Sequence[tuple[int, int]]  # ranges of addresses: from, to
-    functions: frozenset[int]  # addresses at which functions begin
-    taken: frozenset[int] = frozenset()  # functions that a pointer may lead to
-    careless: frozenset[int] = frozenset()  # functions that may not restore the values that they found
-    # Bytes of the caller's stack that each function writes
-    above: Mapping[int, int] = field(default_factory=dict)
-
-    def called(self, one: Instruction) -> frozenset[int]:
-        """Return the functions that an instruction may call or jump to."""
-        if one.target is None:
-            return frozenset()
-        return self.taken if one.target_name.startswith(THUNK) else frozenset([one.target])
-
-    def is_kept_by(self, one: Instruction, state: State) -> bool:
-        """Whether the called function of the kernel file leaves saved registers and kept slots unchanged."""
-        called, top = self.called(one), state.registers["rsp"]
-        most = max((self.above.get(at, 0) for at in called), default=0)
-        first, origin = signed(top.constant), top.terms[0][0]
-        reaches_over = most and origin is not TOP.terms[0][0] and first + most > 0
-        if self.careless & called or reaches_over:
-            return False
-        kept = [at for other, at in kept_slots(state) if other is origin]
-        return not any(first < at + WORD and at < first + most for at in kept)
-
-    def is_constant(self, place: int) -> bool:
-        """Whether nobody can write to a place."""
-        return any(first <= place < last for first, last in self.constants)
-
-
-def signed(constant: int) -> int:
-    """A constant as a signed distance."""
-    return constant - (MASK + 1) if constant >> 63 else constant
 
 
 def hook_bytes(name: str) -> int | None:
@@ -232,15 +185,6 @@ def calls_kernel_code(one: Instruction) -> bool:
         ("_ZN8emulator", "_ZZN8emulator")
     )
     return one.name.startswith("call") and (not elsewhere or one.target_name.startswith(THUNK))
-
-
-def kept_slots(state: State) -> dict[tuple[Unknown, int], tuple[Value, int]]:
-    """Return the stack slots that the runtime protects: saved registers, and the place of a result."""
-    return {
-        at: (value, size)
-        for at, (value, size) in state.slots.items()
-        if at[0] in ORIGINS and size == WORD and (value is PLACE or value in SAVED)
-    }
 
 
 def _call(one: Instruction, state: State, image: Image) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mini_dnn.grading.confined.disassembly import Function, Instruction
-from mini_dnn.grading.confined.effects import Image
+from mini_dnn.grading.confined.image import Image
 from mini_dnn.grading.confined.values import Unknown, Value
 
 

@@ -24,8 +24,8 @@ from mini_dnn.errors import CompileError
 from mini_dnn.grading.confined.accesses import follow
 from mini_dnn.grading.confined.callers import check_callers
 from mini_dnn.grading.confined.disassembly import Function, Memory, disassemble
-from mini_dnn.grading.confined.effects import ORIGINS, THUNK, TOP, Image
 from mini_dnn.grading.confined.followed import Call, Followed, Unseen, changes
+from mini_dnn.grading.confined.image import ORIGINS, THUNK, TOP, Image
 from mini_dnn.grading.confined.returned import kept_slots, misplaced, needed_room
 from mini_dnn.grading.confined.values import unknown
 

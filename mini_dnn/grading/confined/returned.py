@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mini_dnn.grading.confined.accesses import FRAME, MOST_FRAME
-from mini_dnn.grading.confined.effects import PLACE, TOP, signed
 from mini_dnn.grading.confined.followed import Call, Followed
+from mini_dnn.grading.confined.image import PLACE, TOP, signed
 from mini_dnn.grading.confined.values import WORD, Unknown
 
 

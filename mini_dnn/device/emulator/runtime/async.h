@@ -123,7 +123,12 @@ struct Async {
   std::vector<Barrier> barriers;
 };
 
-Async& the_async();                  // of this thread's block
+Async& the_async();  // of this thread's block
+void land(const Copy& copy);
+// For operations on an mbarrier that other blocks of the cluster may also perform.
+Barrier& find_barrier_anywhere(void* address, const char* what, Site site, const void* call);
+// Begins the next phase if this one is complete. Copies arrive then, so someone must be waiting for them (`wanted`).
+void settle(Barrier& barrier, bool wanted);
 void forget_copies(Worker& worker);  // and mbarriers
 void end_copies(Worker& worker);     // may set worker.failure
 

@@ -1,4 +1,4 @@
-// Checked mode: the known state of each piece of memory that a kernel may use, and the findings.
+// Checked mode: the known state of each piece of memory that a kernel may use.
 //
 // A checked launch has one worker, or the workers of one cluster that take turns, so all of this is plain data. Time is
 // one clock. It advances at each start of a block, at each barrier, when the lanes of a warp meet, and at each fence.
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "../cluster.h"
+#include "interface.h"
 
 namespace emulator {
 
@@ -46,7 +47,6 @@ struct FarRead {
 
 constexpr uint32_t NEVER = 0, BY_HOST = 1, FIRST_EPOCH = 2;
 
-enum class Memory : int { unknown, global, symbol, shared, heap };
 // An array. Its cells have 1 << shift bytes each.
 struct Region {
   char* start;
@@ -65,89 +65,6 @@ struct Region {
   bool forgotten = false;         // forget what launches wrote: then reads of variables are reported, too
   bool is_plain = false;          // an access only needs the state of its cells
   bool sparse = false;            // most of it is never touched, and everything unwritten counts as input
-};
-
-// checked.py has the same numbers and fields.
-enum class FindingKind : int {
-  none,
-  out_of_bounds,
-  race,
-  uninitialised,
-  subscript,
-  misaligned,
-  local,        // out of bounds of a thread's own array
-  unset,        // a register or fragment that is used before it is set
-  stack,        // on a thread's stack, but not a variable; `detail` says where
-  freed,        // out of bounds of heap memory; `detail` says why
-  unreachable,  // what no thread may access; `type` says it in words
-  async = 20,
-  cluster = 21
-};
-enum class Detail : int {
-  none,
-  same_value,
-  read_only_load,
-  read_only_pointer,
-  of_another_thread,
-  of_no_variable,
-  way_back,       // data that a function needs to return; `other` has the place of the call
-  after_free,     // `other` freed it
-  freed_twice,    // the same
-  not_allocated,  // and freed
-  kept,           // of a function: its registers, or the place of its result
-  no_function,    // a call does not lead to a function
-  ahead,          // before the wait for earlier launches; `type` is the kernel of the conflicting one
-};
-struct Party {
-  int write, atomic;
-  unsigned thread;  // linear
-  uint64_t block;   // linear
-  uint64_t pc;      // relative to the kernel library
-};
-struct Finding {
-  FindingKind kind;
-  Memory memory;
-  int index;
-  uint64_t start;  // of the array
-  uint64_t block;  // in whose shared memory it is, if it is a shared array
-  int64_t offset;  // of the access, relative to `start`
-  uint64_t bytes;  // of the access
-  int64_t subscript;
-  Party own, other;
-  unsigned exited;               // threads of the block that had already returned
-  Detail detail;                 // for a race or a stack access
-  char type[256];                // of a wrongly subscripted array, as C++ spells it; or of a misaligned pointer
-  uint64_t heap_bytes, heap_pc;  // for heap memory: its size, and where it was allocated
-};
-
-// A shared array as the host knows it: its offset from the anchor. bytes -1: the size given at the launch.
-struct SharedArray {
-  int64_t offset, bytes;
-  int64_t is_array;  // 0: the compiler's own flag of whether an array is initialised
-};
-// What the grader knows of a library, relative to its beginning: a function that may be called through a pointer, with
-// the bytes of a structure that it returns in memory; and what must not change on the stack while a function runs.
-struct Entry {
-  uint64_t at, returned;
-};
-struct Kept {
-  uint64_t start, end;  // of the function: return addresses of its calls are after `start` and not after `end`
-  // Bytes from the beginning of its stack, where the return address is; the alignment to round down to; and an offset.
-  int64_t low, alignment, offset;
-};
-// The kernel library of the next launch.
-struct Target {
-  char* base;                   // where the library begins
-  char *data_start, *data_end;  // its variables
-  char* (*anchor)();            // the address of one of its thread-local variables
-  const SharedArray* shared;
-  int shared_count;
-  const Entry* entries;
-  int entry_count;
-  const Kept* kept;  // sorted by function
-  int kept_count;
-  size_t kept_bytes;  // at the end of a function's variables, where the protected slots are
-  bool is_judged;     // by the grader: the five fields above are set
 };
 
 constexpr size_t RECENT = 1024;
