@@ -1,4 +1,11 @@
-"""How exact products of fp32 operands are, on data of four kinds: one line a variant and kind.
+"""Measure the accuracy of products of fp32 operands, on four kinds of data.
+
+There is one line for each variant and kind. ``--out`` writes them to a JSON file::
+
+    python benchmarks/accuracy.py --impl gemm/cublas,gemm/v9 --size 4096 --out FILE.json
+
+Random rows of c are compared with float64. Errors are relative to the sum of the products' magnitudes, ``|a|
+|b|``, because rounding errors are proportional to it. The median is also given relative to the result itself.
 
 ``python benchmarks/accuracy.py --impl gemm/cublas,gemm/v9 --size 4096 --out FILE.json``
 
@@ -25,12 +32,12 @@ from mini_dnn.ops.gemm import GemmShape
 from mini_dnn.running.runner import run
 from mini_dnn.variant import find
 
-ROWS = 32  # of c that are compared
+ROWS = 32  # rows of c that are compared
 Draw = Callable[[tuple[int, int], np.random.Generator, int], np.ndarray]
 
 
 def graded(shape: tuple[int, int], rng: np.random.Generator, axis: int) -> np.ndarray:
-    """Normal values in lines whose sizes are 60 powers of two apart."""
+    """Normal values in lines whose magnitudes are up to 60 powers of two apart."""
     lines = [n if i == axis else 1 for i, n in enumerate(shape)]
     return rng.standard_normal(shape) * np.exp2(rng.integers(-30, 30, lines))
 
@@ -44,7 +51,7 @@ KINDS: dict[str, Draw] = {
 
 
 def errors(found: np.ndarray, a: np.ndarray, b: np.ndarray) -> dict[str, float]:
-    """Of rows of c: median and largest, relative to ``|a| |b|``, and the median relative to c."""
+    """Errors of rows of c: median and largest, relative to ``|a| |b|``, and the median relative to c."""
     exact = a.astype(np.float64) @ b.astype(np.float64)
     size = np.abs(a).astype(np.float64) @ np.abs(b).astype(np.float64)
     off = np.abs(found - exact)
@@ -57,7 +64,7 @@ def errors(found: np.ndarray, a: np.ndarray, b: np.ndarray) -> dict[str, float]:
 
 
 def measure(size: int, impl: Sequence[str], device: Device) -> list[dict[str, Any]]:
-    """Rows of the table."""
+    """Return the rows of the table."""
     rng, problem, rows = np.random.default_rng(0), GemmShape(size, size, size), []
     for kind, draw in KINDS.items():
         a, b = (draw((size, size), rng, axis).astype(np.float32) for axis in (0, 1))
@@ -78,10 +85,10 @@ def main(words: Sequence[str] | None = None) -> int:
     """Measure, print and write."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("--impl", default="gemm/cublas,gemm/v9_fp32")
-    parser.add_argument("--size", type=int, action="append", required=True, help="may be repeated")
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--impl", default="gemm/cublas,gemm/v9_fp32", help="variants, separated by commas")
+    parser.add_argument("--size", type=int, action="append", required=True, help="m = n = k; may be repeated")
+    parser.add_argument("--device", default="cuda", help="cuda or emulator")
+    parser.add_argument("--out", type=Path, help="write the results to this JSON file")
     given = parser.parse_args(words)
     with closing(open_device(given.device)) as device:
         rows = [row for size in given.size for row in measure(size, given.impl.split(","), device)]

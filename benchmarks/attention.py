@@ -1,21 +1,24 @@
-"""Rungs of attention beside PyTorch's backends: math, FlashAttention and cuDNN.
+"""Compare rungs of attention with PyTorch's backends: math, FlashAttention and cuDNN.
 
 ``python benchmarks/attention.py --impl attention/v5,attention/v6 --tokens 197,577,1025 --out FILE.json``
 
-32 x 12 heads of 64 in halves, unless ``--heads`` says otherwise. Everything runs on PyTorch's arrays, is
-captured in a CUDA graph, and is timed between events on the GPU. Candidates take turns. Three figures each:
+The problem is 32 x 12 heads of 64 in halves, unless ``--heads`` changes it. All candidates use PyTorch's
+arrays, are captured in CUDA graphs, take turns, and are timed between events on the GPU. There are three
+figures for each:
 
-- ``written``: before each run, the L2 cache is filled with lines of another array that were written, and have
-  to go to memory first.
+- ``written``: before each run, the L2 cache is filled with modified lines of another array, which must be
+  written back to memory first.
 - ``read``: the same with lines that were only read.
-- ``warm``: one run after the other, on the same arrays.
+- ``warm``: consecutive runs on the same arrays.
 
-Every candidate is tried with arrays that are contiguous and with parts of one packed array; the table has the
-better one. ``empty`` is a kernel that does nothing, and ``copy`` one that moves as many bytes. A run of the
-first rungs takes up to a second: ``--layouts contiguous --modes written --libraries ""`` is enough for them.
+Each candidate is tried with contiguous arrays and with parts of one packed array, and the table shows the
+faster one. ``empty`` is a kernel that does nothing, and ``copy`` is one that moves the same number of bytes.
+For the first rungs, a run takes up to a second, and ``--layouts contiguous --modes written --libraries ""``
+is enough.
 
-``--random 100`` adds problems of random sizes against cuDNN alone: odd numbers of tokens up to 4095, 1 to
-1024 heads, contiguous arrays, an L2 of written lines. Errors are against float64, on the same inputs.
+``--random 100`` adds 100 problems of random sizes, compared with cuDNN only: odd numbers of tokens up to
+4095, 1 to 1024 heads, contiguous arrays, and the mode ``written``. Errors are relative to float64 on the same
+inputs.
 """
 
 from __future__ import annotations
@@ -38,13 +41,13 @@ from mini_dnn.ops.attention import AttentionShape
 
 LAYOUTS = ("contiguous", "packed")
 MOST_TOKENS, MOST_HEADS = 4096, 1024
-HEADS = (12, 8, 6, 4, 3, 2, 1)  # of an entry of a random problem: the first that divides
+HEADS = (12, 8, 6, 4, 3, 2, 1)  # heads of an entry of a random problem: the first divisor is used
 RANDOM_TURNS = 11
 NOTE = "microseconds a run, turn by turn"
 
 
 def random_problems(count: int, seed: int = 0) -> list[AttentionShape]:
-    """Odd numbers of tokens, evenly; heads so that their logarithm is spread evenly."""
+    """Odd numbers of tokens, uniformly distributed, and numbers of heads whose logarithm is uniform."""
     rng = np.random.default_rng(seed)
     tokens = 2 * rng.integers(0, MOST_TOKENS // 2, count) + 1
     heads = np.rint(MOST_HEADS ** rng.random(count)).astype(int)
@@ -63,7 +66,7 @@ def measure(
     layouts: Sequence[str],
     modes: Sequence[str],
 ) -> tuple[list[Row], list[Row]]:
-    """Times and errors of one problem, in each layout and mode."""
+    """Measure times and errors of one problem, in each layout and mode."""
     print(f"\n{p}", flush=True)
     given, candidates = bench.inputs(p), []
     for layout in layouts:
@@ -83,7 +86,7 @@ def measure(
 def measure_random(
     bench: Bench, problems: Sequence[AttentionShape], impl: Sequence[str]
 ) -> tuple[list[Row], list[Row]]:
-    """Times and errors of problems of random sizes, beside the library's."""
+    """Measure times and errors of problems of random sizes, and of the library."""
     rows: list[Row] = []
     errors: list[Row] = []
     for p in problems:
@@ -107,40 +110,48 @@ def measure_random(
 
 
 def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("--impl", required=True, help="variants, with commas between them")
-    parser.add_argument("--tokens", default="197,577,1025", help="numbers of tokens; empty for none")
-    parser.add_argument("--heads", default="32,12", help="entries and heads of each")
-    parser.add_argument("--d", type=int, default=64)
-    parser.add_argument("--causal", action="store_true")
-    parser.add_argument("--random", type=int, default=0, help="problems of random sizes, beyond those")
-    parser.add_argument("--layouts", default=",".join(LAYOUTS), help="of the arrays (default: %(default)s)")
-    parser.add_argument("--modes", default=",".join(MODES), help="states of the L2 (default: %(default)s)")
+    parser.add_argument("--impl", required=True, help="variants, separated by commas")
+    parser.add_argument(
+        "--tokens", default="197,577,1025", help="numbers of tokens, separated by commas; empty for none"
+    )
+    parser.add_argument(
+        "--heads", default="32,12", help="batch size and number of heads (default: %(default)s)"
+    )
+    parser.add_argument("--d", type=int, default=64, help="size of a head (default: %(default)s)")
+    parser.add_argument("--causal", action="store_true", help="with a causal mask")
+    parser.add_argument("--random", type=int, default=0, help="number of additional problems of random sizes")
+    parser.add_argument(
+        "--layouts", default=",".join(LAYOUTS), help="layouts of the arrays (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--modes", default=",".join(MODES), help="states of the L2 cache (default: %(default)s)"
+    )
     parser.add_argument(
         "--libraries",
         default=",".join(BACKENDS),
         help="PyTorch's backends; empty for none (default: all)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the random sizes")
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random sizes")
+    parser.add_argument("--out", type=Path, help="write the results to this JSON file")
     return parser.parse_args(words)
 
 
 def listed(words: str) -> list[str]:
-    """The words between commas."""
+    """Split at commas."""
     return [word for word in words.split(",") if word]
 
 
 def write(path: Path | None, found: Mapping[str, object]) -> None:
-    """Write a results file, if one is asked for."""
+    """Write a results file, if one is requested."""
     if path:
         path.write_text(json.dumps(found, indent=1) + "\n")
 
 
 def problems_of(given: argparse.Namespace) -> list[AttentionShape]:
-    """Those that are asked for by their numbers of tokens."""
+    """The problems that the numbers of tokens select."""
     B, H = map(int, given.heads.split(","))
     tokens = [int(word) for word in listed(given.tokens)]
     return [AttentionShape(B, H, T, given.d, causal=given.causal) for T in tokens]
@@ -169,7 +180,7 @@ def main(words: Sequence[str] | None = None) -> int:
             rows, errors = measure(bench, problem, impl, libraries, layouts, modes)
             found["rows"].extend(rows)
             found["errors"].extend(errors)
-            write(given.out, {**about, **found})  # kept if a later problem takes too long
+            write(given.out, {**about, **found})  # kept even if a later problem takes too long
         if chosen:
             rows, errors = measure_random(bench, chosen, impl)
             found["random"].extend(rows)

@@ -1,9 +1,9 @@
-"""What Nsight Compute says of each rung of attention, on a GPU.
+"""Measure Nsight Compute's counters for rungs of attention, on a GPU.
 
 ``python benchmarks/attention_counters.py --impl attention/v0,attention/v6 --out FILE.json``
 
-One launch of each variant at one problem: 12 heads of 64 and 197 tokens, unless ``--shape`` says otherwise.
-`attention_page.py` makes a table of it.
+One launch of each variant is profiled at one problem: 12 heads of 64 and 197 tokens, unless ``--shape``
+changes it. `attention_page.py` turns the file into a table.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mini_dnn.profiling import ncu
 from mini_dnn.profiling.job import Job, rehearse
 from mini_dnn.variant import find
 
-SHAPE = "1,12,197,64"  # the original's
+SHAPE = "1,12,197,64"  # the problem of the original project
 METRICS = {
     "seconds": "gpu__time_duration.sum",
     "memory": "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
@@ -33,18 +33,18 @@ METRICS = {
 
 
 def counted(kernel: ncu.Kernel) -> dict[str, Any]:
-    """The metrics of one launch; None where the report lacks one."""
+    """The metrics of one launch. A metric that the report lacks is None."""
     found = {name: kernel.first(metric) for name, metric in METRICS.items()}
     return {"kernel": kernel.name, "grid": kernel.grid, "block": kernel.block, **found}
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Profile one variant after the other, and write what was counted."""
+    """Profile one variant after the other, and write the counters."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("--impl", required=True, help="variants, with commas between them")
-    parser.add_argument("--shape", default=SHAPE, help=f"the problem (default {SHAPE})")
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--impl", required=True, help="variants, separated by commas")
+    parser.add_argument("--shape", default=SHAPE, help=f"the problem (default: {SHAPE})")
+    parser.add_argument("--out", type=Path, required=True, help="write the results to this file")
     given = parser.parse_args(words)
     rows = []
     for name in given.impl.split(","):

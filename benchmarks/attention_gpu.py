@@ -1,4 +1,4 @@
-"""What `attention.py` measures on a GPU: candidates as CUDA graphs, their turns, and their errors."""
+"""The measurements of `attention.py` on a GPU: candidates as CUDA graphs, turns, and errors."""
 
 from __future__ import annotations
 
@@ -13,25 +13,26 @@ import mini_dnn
 from mini_dnn.ops.attention import AttentionShape
 from mini_dnn.variant import find
 
-BACKENDS = {"math": "MATH", "FlashAttention": "FLASH_ATTENTION", "cuDNN": "CUDNN_ATTENTION"}  # of PyTorch
+# Names in PyTorch
+BACKENDS = {"math": "MATH", "FlashAttention": "FLASH_ATTENTION", "cuDNN": "CUDNN_ATTENTION"}
 TURNS, WARM_UP = 41, 4
-ENOUGH_MS = 400.0  # of a candidate in a mode: fewer turns where runs are long
-FEWEST = 3  # turns
+ENOUGH_MS = 400.0  # for a candidate in a mode: there are fewer turns if runs are long
+FEWEST = 3  # the fewest turns
 IN_A_ROW = 10  # runs of a warm turn
-SLEEP = 100_000  # clocks in which the host gives the GPU a run and its events
-FLUSH_BYTES = 1 << 29  # ten times an H200's L2
-SCORES = 1 << 28  # elements of float64 at a time in the reference
+SLEEP = 100_000  # clocks during which the host queues a run and its events
+FLUSH_BYTES = 1 << 29  # ten times the L2 cache of an H200
+SCORES = 1 << 28  # float64 elements at a time in the reference
 
 Op = Callable[[], Any]
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """Something that takes turns."""
+    """A program that takes turns with others."""
 
     name: str
     problem: AttentionShape
-    op: Op  # holds the arrays that the graphs work on
+    op: Op  # keeps the arrays alive that the graphs use
     once: Any  # a graph of one run
     many: Any  # a graph of `in_a_row` runs
     in_a_row: int
@@ -40,22 +41,22 @@ class Candidate:
 
     @property
     def named(self) -> Row:
-        """What its rows begin with."""
+        """The fields with which its rows begin."""
         return {"problem": self.problem.text, "variant": self.name, "layout": self.problem.layout}
 
     @property
     def warm_up(self) -> int:
-        """Turns that do not count: few where runs are long."""
+        """Return the number of turns that do not count: few if runs are long."""
         return WARM_UP if self.turns > WARM_UP else 1
 
 
 class Bench:
-    """What all measurements share: PyTorch, its memory that flushes the cache, and rows.
+    """Data for all measurements: PyTorch, the memory that flushes the cache, and rows.
 
     Parameters
     ----------
     torch
-        The module: it is imported where there is a GPU.
+        The module, which is only imported if there is a GPU.
     """
 
     def __init__(self, torch: Any) -> None:
@@ -72,7 +73,7 @@ class Bench:
             self._flush.max()
 
     def capture(self, op: Op, count: int) -> tuple[Any, Any]:
-        """A graph of some runs, and the result of the last of them."""
+        """Capture a graph of ``count`` runs. Return it with the result of the last run."""
         torch, result = self.torch, None
         torch.cuda.synchronize()
         with torch.cuda.stream(self.stream):
@@ -86,7 +87,7 @@ class Bench:
         return graph, result
 
     def timed(self, graph: Any) -> tuple[Any, Any]:
-        """Events before and after a replay, which is queued before its turn comes."""
+        """Return the events before and after a replay, which is queued while the GPU is busy."""
         start, end = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
         self.torch.cuda._sleep(SLEEP)
         start.record()
@@ -95,7 +96,7 @@ class Bench:
         return start, end
 
     def candidate(self, name: str, p: AttentionShape, op: Op, warm: bool = True) -> Candidate:
-        """What `op` runs, ready to take turns; without those of a warm cache if nobody wants them."""
+        """Prepare a candidate for turns. Without ``warm``, it has no graph for a warm cache."""
         once, result = self.capture(op, 1)
         for _ in range(2):
             start, end = self.timed(once)
@@ -107,7 +108,7 @@ class Bench:
         return Candidate(name, p, op, once, many, in_a_row, result, turns)
 
     def take_turns(self, candidates: Sequence[Candidate], mode: str, most: int = TURNS) -> list[list[float]]:
-        """Microseconds a run, turn by turn, of each candidate."""
+        """Return the microseconds per run of each candidate, turn by turn."""
         found: list[list[float]] = [[] for _ in candidates]
         for turn in range(WARM_UP + most):
             events = []
@@ -115,7 +116,7 @@ class Bench:
                 if turn < one.warm_up + min(one.turns, most):
                     self.flush(mode)
                     if mode == "warm":
-                        one.once.replay()  # the first of the runs that count is warm, too
+                        one.once.replay()  # warms the cache for the runs that count
                     events.append((times, one, *self.timed(one.many if mode == "warm" else one.once)))
             self.torch.cuda.synchronize()
             for times, one, start, end in events:
@@ -125,7 +126,7 @@ class Bench:
         return found
 
     def inputs(self, p: AttentionShape) -> tuple[Any, Any, Any]:
-        """Normal values q, k and v (B,H,T,d) in half."""
+        """Return normal values q, k and v (B,H,T,d) in half."""
         torch = self.torch
         torch.manual_seed(p.T)
         q, k, v = (torch.randn(p.B, p.H, p.T, p.d, device="cuda", dtype=torch.half) for _ in range(3))
@@ -134,7 +135,7 @@ class Bench:
     def ops(
         self, p: AttentionShape, given: Sequence[Any], impl: Sequence[str], backends: Sequence[str]
     ) -> Iterator[tuple[str, Op]]:
-        """What is compared: its name, and a function that runs it and gives o (B,H,T,d)."""
+        """Yield what is compared: its name, and a function that runs it and returns o (B,H,T,d)."""
         torch, packed = self.torch, p.layout == "packed"
         arrays = [torch.stack([x.transpose(1, 2) for x in given], 2)] if packed else list(given)
         views = [arrays[0][:, :, i].transpose(1, 2) for i in range(3)] if packed else arrays
@@ -149,7 +150,7 @@ class Bench:
             yield name, partial(_by, torch, BACKENDS[name], attend)
 
     def floors(self, p: AttentionShape) -> list[Candidate]:
-        """What no attention is faster than."""
+        """Candidates that are lower bounds for attention."""
         source = self.torch.zeros(2, p.B * p.H * p.T * p.d, device="cuda", dtype=self.torch.half)
         copy = partial(self.torch.empty_like(source).copy_, source)
         ops = {"empty": partial(self._one.add_, 1), "copy": copy}
@@ -163,19 +164,19 @@ class Bench:
         backends: Sequence[str],
         warm: bool = True,
     ) -> list[Candidate]:
-        """All that run; why the others do not is printed."""
+        """Prepare all candidates that run, and print why the others do not."""
         found = []
         for name, op in self.ops(p, given, impl, backends):
             try:
                 found.append(self.candidate(name, p, op, warm))
-            except Exception as error:  # a library's failure may be of any kind, and ends nothing here
+            except Exception as error:  # a library may raise anything, which must not end the benchmark
                 reason = str(error).strip().partition("\n")[0]
                 print(f"  {name}, {p.layout}: {type(error).__name__}: {reason}", flush=True)
                 self.torch.cuda.synchronize()
         return found
 
     def reference(self, p: AttentionShape, q: Any, k: Any, v: Any) -> Iterator[tuple[slice, Any]]:
-        """Which heads, and their answer in float64 ``(heads,T,d)``: some at a time."""
+        """Yield some heads at a time, with their answers in float64 ``(heads,T,d)``."""
         q, k, v = (x.reshape(p.B * p.H, p.T, p.d) for x in (q, k, v))
         step = max(1, SCORES // p.T**2)
         for first in range(0, len(q), step):
@@ -186,7 +187,7 @@ class Bench:
             yield some, scores.softmax(-1) @ v[some].double()
 
     def errors(self, p: AttentionShape, given: Sequence[Any], candidates: Sequence[Candidate]) -> list[Row]:
-        """The largest and the median error of each, and the norm of all over that of the answer."""
+        """Return the largest, the median and the relative error (in the norm) of each candidate."""
         torch = self.torch
         results = [one.result.reshape(p.B * p.H, p.T, p.d) for one in candidates]
         parts: list[list[Any]] = [[] for _ in candidates]
@@ -209,7 +210,7 @@ def _ours(arrays: Sequence[Any], out: Any, causal: bool, impl: str, packed: bool
 
 
 def _by(torch: Any, backend: str, attend: Op) -> Any:
-    """Attention by one backend of PyTorch's; by math in half, and not in float as it is otherwise."""
+    """Attention with one backend of PyTorch. ``math`` computes in half instead of its default, float."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(True)

@@ -1,10 +1,10 @@
-"""The measured part of the page on attention: time against tokens, and counters beside the original's.
+"""Update the measurements on the page on attention: time against tokens, and counters.
 
 ``python benchmarks/attention_page.py``
 
-It reads ``results/attention/tokens*.json`` (of `attention.py`; slow rungs have their own) and, if there are
-any, ``counters*.json`` (of `attention_counters.py`). It draws ``docs/attention.svg`` and
-``docs/attention_fast.svg``, and writes the text between the markers of ``ladders/attention/README.md``.
+The inputs are ``results/attention/tokens*.json`` (from `attention.py`; slow rungs have separate files) and,
+if they exist, ``counters*.json`` (from `attention_counters.py`). The outputs are ``docs/attention.svg``,
+``docs/attention_fast.svg``, and the text between the markers of ``ladders/attention/README.md``.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ RESULTS = ROOT / "benchmarks/results/attention"
 README = ROOT / "ladders/attention/README.md"
 START, END = "<!-- measured:start -->", "<!-- measured:end -->"
 HEIGHT = 5.0  # inches
-MODE = "written"  # the L2 cache holds lines of another array, which have to go to memory first
+MODE = "written"  # the L2 cache contains modified lines of another array, which must be written back first
 COUNT = (
     "python benchmarks/attention_counters.py --impl attention/v0,attention/v6,attention/v9 "
     "--out benchmarks/results/attention/counters.json"
 )
-SLOW = {*(f"attention/v{i}" for i in range(7)), "math"}  # rungs that would make the others indistinguishable
+# Rungs so slow that the others would be indistinguishable
+SLOW = {*(f"attention/v{i}" for i in range(7)), "math"}
 MARKS = "os^Dv<>P"
 # The first seven rungs follow "Accelerating Vision Transformer Inference with Custom CUDA Kernels", a final
-# project of NTU's course on parallel programming, whose README has these figures and does not name the GPU.
-# Times are of a batch of 32, counters of a batch of 1 with 197 tokens.
+# project of NTU's course on parallel programming. Its README has these figures, but does not name the GPU.
+# Times are for a batch of 32, and counters for a batch of 1 with 197 tokens.
 ORIGINAL_US = {
     "library": (38.00, 670.83, 2120),
     "v0": (48010, 410740, 1300000),
@@ -60,11 +61,11 @@ ORIGINAL_COUNTERS = (
 )
 COUNTERS = ("grid", "block", "memory, %", "SM, %", "occupancy, %", "by registers", "by shared memory")
 
-Times = Mapping[str, Mapping[int, float]]  # microseconds by name and tokens
+Times = Mapping[str, Mapping[int, float]]  # microseconds by name and number of tokens
 
 
 def times_of(found: Mapping[str, Any]) -> dict[str, dict[int, float]]:
-    """Of each name and number of tokens the median, of the layout in which it is smallest."""
+    """The median for each name and number of tokens, in the faster layout."""
     parse = ops.find("attention").parse
     of_tokens: dict[int, list[Row]] = {}
     for row in found["rows"]:
@@ -83,7 +84,7 @@ def rungs(times: Times) -> list[str]:
 
 
 def draw(times: Times, left_out: set[str], theme: Theme) -> Figure:
-    """Time against tokens, both on logarithmic scales, where growth with T and T² are straight lines."""
+    """Plot time against tokens on logarithmic axes, where growth with T and with T² are straight lines."""
     figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
     axes = figure.add_subplot()
     shown = [name for name in times if name.partition("_")[0] not in left_out]
@@ -107,7 +108,7 @@ def draw(times: Times, left_out: set[str], theme: Theme) -> Figure:
         axes.annotate(f"as {word}", (tokens[-1], line[-1]), color=theme.soft, fontsize=9, **place)
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.set_xlim(right=tokens[-1] * 1.2)  # room for the words
+    axes.set_xlim(right=tokens[-1] * 1.2)  # space for the labels
     axes.set_xticks(tokens, [f"{T:,}" for T in tokens])
     axes.minorticks_off()
     axes.grid(visible=True)
@@ -118,7 +119,7 @@ def draw(times: Times, left_out: set[str], theme: Theme) -> Figure:
 
 
 def growth_table(times: Times) -> Table:
-    """Times of the three sizes of an image, and how they grow from the first to the last."""
+    """Times at three image sizes, and how they grow from the first to the last."""
     tokens = sorted(set.intersection(*(set(of_name) for of_name in times.values())))
     heads = [f"{T:,} tokens, us" for T in tokens]
     rows = [
@@ -131,7 +132,7 @@ def growth_table(times: Times) -> Table:
 
 
 def original_times() -> Table:
-    """What the original's README says."""
+    """The times in the original's README."""
     rows = [
         [name, *(f"{us:,.0f}" for us in found), f"{found[-1] / found[0]:.1f} ×"]
         for name, found in ORIGINAL_US.items()
@@ -140,7 +141,7 @@ def original_times() -> Table:
 
 
 def counters_table(found: Mapping[str, Any]) -> Table:
-    """A line for each launch."""
+    """A row for each launch."""
     rows = []
     for row in found["rows"]:
         shares = [f"{row[name]:.1f}" for name in ("memory", "sm", "occupancy")]
@@ -150,19 +151,19 @@ def counters_table(found: Mapping[str, Any]) -> Table:
 
 
 def original_counters() -> Table:
-    """What the original's README says."""
+    """The counters in the original's README."""
     return Table(
         ["original", *COUNTERS], [[str(cell) for cell in row] for row in ORIGINAL_COUNTERS], text_columns=3
     )
 
 
 def together(counted: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """All rows as those of one file; None without files.
+    """Combine the rows of several files; None without files.
 
     Raises
     ------
     ValueError
-        They are not of one device and problem, as the table is.
+        The files are not of one device and problem, as the table requires.
     """
     if len({(found["device"], found["problem"]) for found in counted}) > 1:
         raise ValueError(
@@ -209,12 +210,12 @@ def text_of(found: Mapping[str, Any], counters: Mapping[str, Any] | None) -> str
 
 
 def replaced(readme: str, text: str, page: Path = README) -> str:
-    """The README of that name with other text between the markers.
+    """Replace the text between the markers of a README.
 
     Raises
     ------
     ValueError
-        They are not there, once each.
+        The markers do not occur exactly once each.
     """
     before, found_start, rest = readme.partition(START)
     _, found_end, after = rest.partition(END)
@@ -224,7 +225,7 @@ def replaced(readme: str, text: str, page: Path = README) -> str:
 
 
 def main() -> int:
-    """Read, draw and write."""
+    """Read the results, draw, and write the text."""
     found = json.loads((RESULTS / "tokens.json").read_text())
     for other in sorted(RESULTS.glob("tokens-*.json")):
         found["rows"] += json.loads(other.read_text())["rows"]

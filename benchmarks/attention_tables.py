@@ -1,4 +1,4 @@
-"""What `attention.py` says of its figures: a table a problem, and how random problems went."""
+"""Tables of the figures of `attention.py`: one per problem, and a summary of random problems."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-LIBRARY = "cuDNN"  # what others are compared with
+LIBRARY = "cuDNN"  # the reference for comparisons
 MODES = ("written", "read", "warm")
-RIGHT = 1e-3  # error over output, as norms, that tells a wrong result from rounding
+RIGHT = 1e-3  # relative norm of the error that distinguishes a wrong result from rounding
 
 Row = dict[str, Any]
 
 
 def medians(rows: Sequence[Row]) -> dict[tuple[str, str], float]:
-    """The median of each name and mode, of the layout in which it is smallest."""
+    """The median for each name and mode, in the faster layout."""
     found: dict[tuple[str, str], float] = {}
     for row in rows:
         key, median = (row["variant"], row["mode"]), statistics.median(row["us"])
@@ -23,7 +23,7 @@ def medians(rows: Sequence[Row]) -> dict[tuple[str, str], float]:
 
 
 def table(rows: Sequence[Row], errors: Sequence[Row]) -> str:
-    """One problem for people: times of each candidate in each mode, what cuDNN takes as often, errors."""
+    """A table of one problem: times of each candidate in each mode, relative to cuDNN, and errors."""
     times = medians(rows)
     worst = {name: dict.fromkeys(("largest", "median"), 0.0) for name, _ in times}
     for row in errors:
@@ -47,7 +47,7 @@ def _gain(library: float | None, us: float | None) -> str:
 
 
 def outcome(rows: Sequence[Row], errors: Sequence[Row], name: str) -> str:
-    """In how many random problems a variant is faster than the library, and those in which it is not."""
+    """The number of random problems in which a variant is faster than the library, and the exceptions."""
     problems = list(dict.fromkeys(row["problem"] for row in rows))
     faster, slower = 0, []
     for problem in problems:
@@ -73,9 +73,9 @@ def outcome(rows: Sequence[Row], errors: Sequence[Row], name: str) -> str:
 
 
 def wrong_words(errors: Sequence[Row]) -> list[str]:
-    """A line for each result that is wrong."""
+    """A line for each wrong result."""
     return [
         f"  WRONG: {row['variant']} at {row['problem']}: relative error {row['relative']:.1e}"
         for row in errors
-        if not row["relative"] <= RIGHT  # NaN is wrong, too
+        if not row["relative"] <= RIGHT  # NaN is wrong as well
     ]

@@ -1,8 +1,8 @@
-"""The bracket of time that the emulator gives, against op times measured on an H200.
+"""Compare the time brackets of the emulator with op times measured on an H200.
 
 ``python benchmarks/brackets.py --out benchmarks/results/counters/brackets.json`` needs no GPU: op times are
-those of the published results, and the counters come from a smaller problem, scaled. Which unit was busiest
-on the GPU is in the files ``limits-*.json`` beside it, which `counters.py` writes.
+taken from the published results, and the counters are scaled from a smaller problem. The files
+``limits-*.json`` in the same folder, written by `counters.py`, show which unit was busiest on the GPU.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from mini_dnn.profiling.gpus import GPUS
 from mini_dnn.variant import Variant, find
 
 RESULTS = Path(__file__).with_name("results")
-MOST_FLOPS = 16_000_000  # that are counted for a row, if fewer entries can be had
-NETWORK_FLOPS = 400_000_000  # of a network: a tile of its last layers has room for several entries
-ALIKE_FLOPS = 7_000_000_000  # where fewer entries are launched in another way
-MOST = 25_000_000_000  # or else at all
-SMALLEST = 1000  # entries of a batch that was measured: smaller ones are launches more than work
+MOST_FLOPS = 16_000_000  # counted for a row, if the batch can be reduced
+NETWORK_FLOPS = 400_000_000  # for a network, because a tile of its last layers spans several images
+ALIKE_FLOPS = 7_000_000_000  # if a smaller batch has different launches
+MOST = 25_000_000_000  # the most that is ever counted
+SMALLEST = 1000  # smallest measured batch size: for smaller ones, launches dominate
 COUNTED: dict[tuple[str, Any], tuple[Counters, ...]] = {}
 SKIPPED = ("vit", "resnet18")  # see `networks`
 
 
 def measured() -> dict[tuple[str, str], dict[str, Any]]:
-    """The latest published row of each variant and problem that a GPU has timed."""
+    """The latest published row of each variant and problem that was timed on a GPU."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for path in sorted(RESULTS.glob("h200-*.json")):
         for row in json.loads(path.read_text()).get("rows", []):
@@ -49,10 +49,10 @@ def measured() -> dict[tuple[str, str], dict[str, Any]]:
 
 
 def networks() -> Iterator[tuple[str, str, Variant, Any, float]]:
-    """Variants of ResNet-18 that a GPU has timed: a picture, which the emulator can run as a whole.
+    """Variants of ResNet-18 that were timed on a GPU, with one image, which the emulator can run completely.
 
-    Those that compute without tensor cores, or in a single launch whose blocks wait for each other, take it
-    many minutes. Those that copy to the host have that in their times.
+    Variants without tensor cores, or with a single launch whose blocks wait for each other, would take many
+    minutes. The times of those that copy to the host include these copies.
     """
     for row in json.loads((RESULTS / "h200-resnet18-rungs.json").read_text())["rows"]:
         variant = find(row["program"])
@@ -64,9 +64,9 @@ def networks() -> Iterator[tuple[str, str, Variant, Any, float]]:
 
 
 def smaller(variant: Variant, problem: Any) -> Any:
-    """The same with fewer entries, or for a matrix product with fewer rows and columns.
+    """Return the problem with a smaller batch, or a matrix product with fewer rows and columns.
 
-    A matrix product of another size may be launched in another way: then the whole one is counted.
+    A matrix product of another size may have different launches. In that case, the whole one is counted.
     """
     if problem.flops <= MOST_FLOPS:
         return problem
@@ -81,7 +81,7 @@ def smaller(variant: Variant, problem: Any) -> Any:
 
 
 def _alike(variant: Variant, problem: Any, small: Any) -> Any:
-    """The fewest entries with which the same kernels are launched, or ``small`` if those are too many."""
+    """The smallest batch with the same kernel launches, or ``small`` if that is too large."""
     found = small
     while found.flops <= ALIKE_FLOPS:
         if _launched(variant, found) == _launched(variant, problem):
@@ -98,12 +98,12 @@ def _launched(variant: Variant, problem: Any) -> Any:
 def times(
     variant: Variant, problem: Any, registers: Mapping[str, int] | None = None
 ) -> dict[str, Any] | None:
-    """The bracket of a problem, and what it is made of; None if it takes the emulator too long.
+    """The bracket of a problem with its parts; None if the emulator would take too long.
 
     Parameters
     ----------
     registers
-        Of a thread, by kernel; None: those of nvcc's report.
+        Registers per thread, by kernel; by default, those in nvcc's report.
     """
     small = smaller(variant, problem)
     if small.flops > MOST or variant.limit_for(small) or variant.limit_for(problem):
@@ -127,7 +127,7 @@ def times(
 
 
 def counted(variant: Variant, problem: Any) -> tuple[Counters, ...]:
-    """Counters of a problem, which several rows may share."""
+    """Count a problem, which several rows may share."""
     key = variant.name, problem
     if key not in COUNTED:
         COUNTED[key] = count(variant, problem)
@@ -135,11 +135,11 @@ def counted(variant: Variant, problem: Any) -> tuple[Counters, ...]:
 
 
 def rows() -> Iterator[dict[str, Any]]:
-    """A bracket for each measured row that the emulator can run."""
+    """Yield a bracket for each measured row that the emulator can run."""
     for (name, at), row in measured().items():
         try:
             variant = find(name)
-        except VariantError:  # it is gone
+        except VariantError:  # it no longer exists
             continue
         if variant.plan is None or variant.needs_gpu:
             continue
@@ -155,17 +155,17 @@ def rows() -> Iterator[dict[str, Any]]:
 
 
 def problem_of(variant: Variant, row: dict[str, Any]) -> Any:
-    """The problem that was measured."""
+    """The measured problem."""
     shape = row["shape"]
     make = variant.operation.problem
     return make(**shape) if isinstance(shape, dict) else make(*shape)
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Work out all brackets, and write them."""
+    """Compute all brackets, and write them."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True, help="write the results to this file")
     given = parser.parse_args(words)
     found = []
     for row in rows():

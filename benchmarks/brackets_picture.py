@@ -1,4 +1,4 @@
-"""The picture of brackets of time, relative to what was measured.
+"""Draw the time brackets of the emulator, relative to measured times.
 
 ``python benchmarks/brackets_picture.py results/counters/brackets.json --picture FILE.svg``
 """
@@ -22,7 +22,7 @@ ROW = 0.16  # inches
 
 
 def draw(rows: Sequence[dict[str, Any]], theme: Theme) -> Figure:
-    """A row's likely time, and a line to the upper end, relative to the time that was measured."""
+    """Draw the likely time of each row, and a line to the upper bound, relative to the measured time."""
     figure = Figure(figsize=(WIDTH, ROW * len(rows) + 0.9), layout="constrained")
     axes = figure.add_subplot()
     for at, row in enumerate(rows):
@@ -39,11 +39,11 @@ def draw(rows: Sequence[dict[str, Any]], theme: Theme) -> Figure:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Read and draw."""
+    """Read the file, and draw."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("file", type=Path, help="what brackets.py wrote")
-    parser.add_argument("--picture", type=Path, required=True)
+    parser.add_argument("file", type=Path, help="a file written by brackets.py")
+    parser.add_argument("--picture", type=Path, required=True, help="write the SVG to this file")
     given = parser.parse_args(words)
     check_form(given.picture)
     rows = json.loads(given.file.read_text())["rows"]

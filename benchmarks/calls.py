@@ -1,10 +1,10 @@
-"""What a call from Python costs the host, beside a bare launch of the same kernel.
+"""Measure the host time of a call from Python, compared with a bare launch of the same kernel.
 
     python benchmarks/calls.py [--impl NAME] [--size 256] [--dtype float32] [--own-stream] [--out FILE]
 
-Calls come in bursts that are shorter than the GPU's queue, so that the host never waits for the GPU; between
-bursts it waits, which is not timed. A figure is the median of all bursts, per call. It exits with 1 if one of
-our functions takes more than `MOST_US` above a bare launch.
+Calls are made in bursts that are shorter than the GPU's queue, so that the host never waits for the GPU.
+Between bursts it waits, which is not timed. A figure is the median time per call over all bursts. The exit
+status is 1 if one of our functions takes more than `MOST_US` longer than a bare launch.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from typing import Any
 
 import numpy as np
 
-BURST = 200  # calls; a GPU's queue takes about 1,000 launches
+BURST = 200  # calls; the GPU's queue holds about 1,000 launches
 BURSTS = 100
 WARM_UP = 20  # bursts
 MOST_US = 10.0
-Way = tuple[str, Callable[[], Any], bool]  # what it is, a call, and whether it is held to `MOST_US`
+Way = tuple[str, Callable[[], Any], bool]  # description, call, and whether the limit `MOST_US` applies
 BARE = "bare launch"
 
 
 @dataclass(frozen=True)
 class Figure:
-    """What one way to call costs."""
+    """The cost of one way to call."""
 
     library: str
     what: str
-    us: float  # host time of a call, median
+    us: float  # median host time of a call
     spread_us: float  # half the distance between the quartiles
     is_ours: bool
 
 
 def host_us(call: Callable[[], Any], wait: Callable[[], Any], bursts: int = BURSTS) -> tuple[float, float]:
-    """Host time of a call in us: the median of the bursts, and half the distance between their quartiles."""
+    """Return the host time of a call in us: the median over bursts, and half of the interquartile range."""
     found = []
     for burst in range(WARM_UP + bursts):
         wait()
@@ -67,7 +67,7 @@ def prepared() -> Any:
 
 
 def bare_launch() -> Callable[[], None]:
-    """Its launches alone, with their arguments as they are."""
+    """Return a function that only issues its launches with unchanged arguments."""
     launches = prepared()._work
     if len(launches) == 1:
         return launches[0]  # type: ignore[no-any-return]
@@ -80,7 +80,7 @@ def bare_launch() -> Callable[[], None]:
 
 
 def with_cupy(impl: str, size: int, dtype: str) -> Iterator[Way]:
-    """Ways to call with CuPy's arrays."""
+    """Yield ways to call with CuPy's arrays."""
     import cupy
 
     from mini_dnn import gemm
@@ -98,7 +98,7 @@ def with_cupy(impl: str, size: int, dtype: str) -> Iterator[Way]:
 
 
 def raw_kernel(a: Any, b: Any, c: Any) -> Iterator[Way]:
-    """CuPy's own launch of the kernel, and the front end that makes it; nothing where CuPy has no words."""
+    """Yield CuPy's own launch of the kernel, if CuPy supports it, and our front end that issues it."""
     from mini_dnn.errors import VariantError
     from mini_dnn.interop.cupy import load
 
@@ -114,7 +114,7 @@ def raw_kernel(a: Any, b: Any, c: Any) -> Iterator[Way]:
     named = {"a": a, "b": b, "c": c, "c0": c}
     plain = {int: np.int32, float: np.float32}
     if not all(isinstance(value, (str, int, float, np.generic)) for value in step.args):
-        return  # tensor maps: the front end knows how to pass them
+        return  # CuPy cannot pass tensor maps without our front end
     args = tuple(named[v] if isinstance(v, str) else plain.get(type(v), type(v))(v) for v in step.args)
     grid, block = ((*sizes, 1, 1)[:3] for sizes in (step.grid, step.block))
     kernel = loaded.kernel(step)
@@ -122,7 +122,7 @@ def raw_kernel(a: Any, b: Any, c: Any) -> Iterator[Way]:
 
 
 def with_torch(impl: str, size: int, dtype: str) -> Iterator[Way]:
-    """Ways to call with PyTorch's tensors."""
+    """Yield ways to call with PyTorch's tensors."""
     import torch
 
     import mini_dnn.interop.torch
@@ -143,7 +143,10 @@ def with_torch(impl: str, size: int, dtype: str) -> Iterator[Way]:
 
 @contextmanager
 def waiting(library: str, own_stream: bool) -> Iterator[Callable[[], Any]]:
-    """What waits for the GPU; meanwhile the library's stream is the default one, or another one."""
+    """Yield a function that waits for the GPU.
+
+    Inside, the library's stream is the default one, or another one.
+    """
     if library == "CuPy":
         import cupy
 
@@ -159,7 +162,7 @@ def waiting(library: str, own_stream: bool) -> Iterator[Callable[[], Any]]:
 def measured(
     impl: str, size: int, dtype: str, libraries: Sequence[str], own_stream: bool = False
 ) -> list[Figure]:
-    """Figures of all ways, of each library together."""
+    """Measure all ways, one library after the other."""
     found = []
     for library in libraries:
         ways = {"CuPy": with_cupy, "PyTorch": with_torch}[library]
@@ -170,7 +173,7 @@ def measured(
 
 
 def table(figures: Sequence[Figure]) -> str:
-    """The figures as people read them."""
+    """Format the figures as a table."""
     bare = {figure.library: figure.us for figure in figures if figure.what == BARE}
     lines = [f"{'library':9} {'what':32} {'us a call':>9} {'+-':>5} {'above a bare launch':>20}"]
     for f in figures:
@@ -180,7 +183,7 @@ def table(figures: Sequence[Figure]) -> str:
 
 
 def too_slow(figures: Sequence[Figure], most_us: float = MOST_US) -> list[str]:
-    """Ours that cost more than they may."""
+    """Our calls that exceed the limit."""
     bare = {figure.library: figure.us for figure in figures if figure.what == BARE}
     return [
         f"{f.what} of {f.library}: {f.us - bare[f.library]:.2f} us above a bare launch; at most {most_us:g}"
@@ -190,14 +193,14 @@ def too_slow(figures: Sequence[Figure], most_us: float = MOST_US) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print, write; 1 if a call costs too much."""
+    """Measure, print and write. Return 1 if a call costs too much."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--impl", default="", help="a variant of gemm; default: the best one")
-    parser.add_argument("--size", type=int, default=256, help="rows, columns, and terms of a sum")
-    parser.add_argument("--dtype", default="float16", choices=["float16", "float32"], help="of a and b")
+    parser.add_argument("--impl", default="", help="a variant of gemm (default: the best one)")
+    parser.add_argument("--size", type=int, default=256, help="m = n = k (default: %(default)s)")
+    parser.add_argument("--dtype", default="float16", choices=["float16", "float32"], help="type of a and b")
     parser.add_argument("--libraries", nargs="+", default=["CuPy", "PyTorch"], choices=["CuPy", "PyTorch"])
-    parser.add_argument("--own-stream", action="store_true", help="on a stream that is not the default one")
-    parser.add_argument("--out", type=Path, help="a JSON file for the figures")
+    parser.add_argument("--own-stream", action="store_true", help="use another stream than the default one")
+    parser.add_argument("--out", type=Path, help="write the results to this JSON file")
     asked = parser.parse_args(arguments)
     figures = measured(asked.impl, asked.size, asked.dtype, asked.libraries, asked.own_stream)
     print(table(figures))

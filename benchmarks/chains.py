@@ -1,13 +1,13 @@
-"""Chains of dependent matrix products in a CUDA graph: c of each is a of the next, as in a network.
+"""Time chains of dependent matrix products in a CUDA graph: c of each is a of the next, as in a network.
 
 ``python benchmarks/chains.py --impl gemm/cublas,gemm/v11 --chains 512x512,6304x768x3072 --out FILE.json``
 
-A chain ``MxW0xW1`` multiplies M rows by matrices ``(W0,W1)``, ``(W1,W0)``, ``(W0,W1)``, and so on, in
-halves. Each product has a b of its own, which is constant, and together they are more than the L2 cache. The
-first a is always the same, and alpha keeps the magnitude of the values. Candidates take turns as in
-``products.py``, on the same arrays, and have rows ``early`` as there. The first product is compared with
-float64, and the end of a chain whose kernels start early with that of the same kernels launched in order, bit
-for bit.
+A chain ``MxW0xW1`` multiplies M rows by matrices ``(W0,W1)``, ``(W1,W0)``, ``(W0,W1)``, and so on, in halves.
+Each product has its own constant b, and all of them together are larger than the L2 cache. The first a is
+always the same, and alpha preserves the magnitude of the values. As in ``products.py``, candidates take turns
+on the same arrays, and kernels that may start early have additional rows ``early``. The first product is
+compared with float64. The result of a chain with early starts must have the same bits as that of the same
+kernels launched in order.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from mini_dnn.running.execute import Execution, compile_others
 from mini_dnn.running.verify import verify
 from mini_dnn.variant import Planned, find
 
-MOVED = 100e6  # bytes of all b: twice an H100's L2
-FEWEST, MOST = 4, 2048  # products
+MOVED = 100e6  # of all b: twice the L2 cache of an H100
+FEWEST, MOST = 4, 2048  # number of products
 NOTE = "microseconds a product of a chain, turn by turn"
 
 Planning = Callable[[GemmShape], Planned]
@@ -42,7 +42,7 @@ Planning = Callable[[GemmShape], Planned]
 
 @dataclass(frozen=True)
 class Chain:
-    """Rows, and the widths between which products alternate."""
+    """The number of rows, and the widths between which products alternate."""
 
     text: str
     rows: int
@@ -50,13 +50,16 @@ class Chain:
 
     @classmethod
     def parse(cls, text: str) -> Chain:
-        """A chain as it is written: ``6304x768x3072``."""
+        """Parse a chain such as ``6304x768x3072``."""
         rows, *widths = map(int, text.split("x"))
         return cls(text, rows, tuple(widths))
 
     @property
     def problems(self) -> list[GemmShape]:
-        """One for each pair of widths. A product of normal values keeps the mean of their logarithm."""
+        """A problem for each pair of widths.
+
+        Products of normal values preserve the mean of their logarithm.
+        """
         pairs = zip(self.widths, self.widths[1:] + self.widths[:1], strict=True)
         return [
             GemmShape(self.rows, n, k, "fp16", "fp16", alpha=math.exp(0.5 / k) / math.sqrt(k), constant="b")
@@ -65,27 +68,27 @@ class Chain:
 
     @property
     def layers(self) -> int:
-        """Products: whole rounds of all widths."""
+        """The number of products: complete rounds of all widths."""
         each = sum(2 * p.n * p.k for p in self.problems)
         rounds = min(max(FEWEST, math.ceil(MOVED / each)), MOST)
         return rounds * len(self.widths)
 
     @property
     def flops(self) -> float:
-        """Of a product, in the mean."""
+        """The mean number of FLOPs of a product."""
         return statistics.fmean(p.flops for p in self.problems)
 
 
 @dataclass(frozen=True)
 class Memory:
-    """What all candidates compute with: the first a, every b, and two buffers for results in turn."""
+    """The arrays of all candidates: the first a, every b, and two buffers for results, used in turn."""
 
     first: Buffer
     weights: list[Buffer]
     results: tuple[Buffer, Buffer]
 
     def of(self, layer: int) -> dict[str, Buffer]:
-        """The arrays of a product."""
+        """Return the arrays of a product."""
         a = self.results[(layer - 1) % 2] if layer else self.first
         return {"a": a, "b": self.weights[layer], "c": self.results[layer % 2]}
 
@@ -121,7 +124,7 @@ def memory(chain: Chain, device: Device) -> Iterator[Memory]:
 def candidate(
     name: str, chain: Chain, plans: Sequence[Planned], at: Memory, device: Device
 ) -> Iterator[Candidate]:
-    """A graph of a whole chain."""
+    """Yield a graph of a whole chain."""
     with ExitStack() as stack:
         executions = []
         for planned in plans:
@@ -145,14 +148,14 @@ def candidate(
 
 
 def free_scratch(execution: Execution) -> None:
-    """Free what belongs to an execution, and not to the chain."""
+    """Free the buffers that belong to an execution and not to the chain."""
     for key in "abc":
         execution.buffers.pop(key, None)
     execution.free()
 
 
 def result(one: Candidate, chain: Chain, at: Memory, device: Device) -> np.ndarray:
-    """The last result of a chain, computed anew."""
+    """Compute a chain again, and return its last result."""
     for buffer in at.results:
         device.fill(buffer)
     one.graph.replay()
@@ -162,7 +165,7 @@ def result(one: Candidate, chain: Chain, at: Memory, device: Device) -> np.ndarr
 
 
 def compare(name: str, chain: Chain, planned: Planned, at: Memory, device: Device) -> None:
-    """Say whether the first product agrees with float64."""
+    """Print whether the first product agrees with float64."""
     p = planned.problem
     execution = Execution(planned, device.compile(planned.source, planned.defines), device)
     for key, buffer in at.of(0).items():
@@ -183,7 +186,7 @@ def compare(name: str, chain: Chain, planned: Planned, at: Memory, device: Devic
 def measure(
     chain: Chain, plannings: Mapping[str, Planning], modes: Sequence[Mode], device: Device
 ) -> list[Row]:
-    """Rows of one chain: every candidate, in order and early, in every mode."""
+    """Measure one chain: every candidate, in order and early, in every mode."""
     print(f"{chain.text}: {chain.layers} products", flush=True)
     plans: dict[str, list[Planned]] = {}
     for name, planning in plannings.items():
@@ -206,7 +209,7 @@ def measure(
 
 
 def timed(chain: Chain, candidates: Sequence[Candidate], mode: Mode, device: Device) -> list[Row]:
-    """Rows of one mode."""
+    """Measure one mode."""
     found = take_turns(candidates, mode, device)
     first = next(iter(found))
     rows: list[Row] = []
@@ -227,10 +230,12 @@ def main(words: Sequence[str] | None = None) -> int:
     """Measure, print and write."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("--impl", required=True, help="variants; others are compared with the first")
-    parser.add_argument("--chains", required=True, help="rows and widths, such as 512x512")
-    parser.add_argument("--modes", default="burst")
-    parser.add_argument("--out", type=Path)
+    parser.add_argument(
+        "--impl", required=True, help="variants, separated by commas; the others are compared with the first"
+    )
+    parser.add_argument("--chains", required=True, help="rows and widths of chains, such as 512x512")
+    parser.add_argument("--modes", default="burst", help="burst, sustained, or both: see products.py")
+    parser.add_argument("--out", type=Path, help="write the results to this JSON file")
     given = parser.parse_args(words)
     chains = [Chain.parse(text) for text in given.chains.split(",")]
     modes = [MODES[name] for name in given.modes.split(",")]
@@ -247,7 +252,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def plan_of(name: str, device: Device) -> Planning:
-    """Plans of a variant on a device."""
+    """Return a function that plans a variant on a device."""
     return lambda problem: find(name).planned(problem, device.max_shared_bytes)
 
 

@@ -1,7 +1,9 @@
-"""Checked mode relative to the fast mode, in CPU time: ``python benchmarks/checked_time.py``.
+"""Measure the slowdown of checked mode relative to the fast mode, in CPU time.
 
-Both modes run the same problem one after the other, several times, and the middle of the ratios counts: a
-machine that does other work slows down both. The fast mode has one thread. Kernels are compiled before. The
+Run it with ``python benchmarks/checked_time.py``.
+
+Both modes run the same problem alternately, several times, and the median ratio counts, because other work on
+the machine slows down both. The fast mode uses one thread. Kernels are compiled before the measurement. The
 output is a table.
 """
 
@@ -21,8 +23,8 @@ SHAPES = ("8,1,86,86,4,7,7", "8,4,40,40,16,7,7")
 def main() -> None:
     """Print a row for each variant and layer."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--only", nargs="*", default=NAMES, help="variants")
+    parser.add_argument("--repeats", type=int, default=5, help="default: %(default)s")
+    parser.add_argument("--only", nargs="*", default=NAMES, help="only these variants")
     args = parser.parse_args()
     print("| variant | problem | fast, s | checked, s | ratio |\n| --- | --- | ---: | ---: | ---: |")
     for name in args.only:

@@ -1,10 +1,10 @@
-"""Peak memory of `run.py classify` over more and more pictures: it should not grow with their number.
+"""Measure the peak memory of `run.py classify` for growing numbers of pictures: it should stay constant.
 
 ``python benchmarks/classify_memory.py --counts 1000 10000 100000 --out FILE.json``
 
-The pictures are PNG files of 28×28 pixels in one ``.tar`` archive, or in one folder. The network is a
-stand-in: a residual network of a few channels, in NumPy, which takes little time. Results are written as CSV
-and as Parquet, and finished shards are kept meanwhile, as in any long run. All of it is removed afterwards.
+The pictures are PNG files of 28×28 pixels in one ``.tar`` archive, or in one folder. The network is a small
+residual network with few channels, in NumPy, which takes little time. Results are written as CSV and as
+Parquet, and finished shards are stored during the run, as in any long run. All files are removed afterwards.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from mini_dnn.nn.models.resnet import ResNetSizes, build
 from mini_dnn.nn.weights import WeightsInfo, save
 from mini_dnn.paths import ROOT
 
-SIZES = ResNetSizes(12, 1, "small", (4, 4, 4, 4), (1, 1, 1, 1), 10)  # the stand-in
+SIZES = ResNetSizes(12, 1, "small", (4, 4, 4, 4), (1, 1, 1, 1), 10)  # the small network
 RECIPE = {"resize": 12, "crop": 12, "mean": [0], "deviation": [1]}
 DISTINCT = 64
-PEAK = (  # what `classify` is started by, to know the peak of it and of its children, in KB
+PEAK = (  # starts `classify` and reports its peak memory, and that of its children, in KB
     "import json, resource, sys; from mini_dnn.cli import main; status = main(sys.argv[1:]); "
     "whose = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN; "
     "print(json.dumps([status, *(resource.getrusage(who).ru_maxrss for who in whose)]))"
@@ -39,7 +39,7 @@ PEAK = (  # what `classify` is started by, to know the peak of it and of its chi
 
 
 def pictures() -> list[bytes]:
-    """Some PNG files."""
+    """Create some PNG files."""
     found = []
     for seed in range(DISTINCT):
         file = io.BytesIO()
@@ -50,7 +50,7 @@ def pictures() -> list[bytes]:
 
 
 def make(where: Path, count: int, folder: bool) -> Path:
-    """So many pictures in an archive, or in a folder."""
+    """Create this many pictures in an archive, or in a folder."""
     some = pictures()
     if folder:
         (path := where / f"{count}").mkdir()
@@ -68,7 +68,7 @@ def make(where: Path, count: int, folder: bool) -> Path:
 
 
 def measure(where: Path, count: int, folder: bool, flags: list[str]) -> dict[str, Any]:
-    """The peak of one run."""
+    """Measure the peak of one run."""
     given = make(where, count, folder)
     words = ["classify", str(given), "--network", "resnet18", "--weights", str(where / "weights.h5")]
     words += ["--recipe", str(where / "recipe.json"), "--csv", str(where / f"{count}.csv")]
@@ -96,11 +96,15 @@ def measure(where: Path, count: int, folder: bool, flags: list[str]) -> dict[str
 
 def main() -> int:
     """Measure."""
-    parser = argparse.ArgumentParser(description="Peak memory of classify.")
+    parser = argparse.ArgumentParser(description="Measure the peak memory of classify.")
     parser.add_argument("--counts", type=int, nargs="+", default=[1_000, 10_000, 100_000])
-    parser.add_argument("--folder", action="store_true", help="pictures in a folder, not in an archive")
-    parser.add_argument("--flags", default="--impl cpu --top 1", help="of classify")
-    parser.add_argument("--out", type=Path)
+    parser.add_argument(
+        "--folder", action="store_true", help="use a folder of pictures instead of an archive"
+    )
+    parser.add_argument(
+        "--flags", default="--impl cpu --top 1", help="flags of classify (default: %(default)s)"
+    )
+    parser.add_argument("--out", type=Path, help="write the results to this JSON file")
     args = parser.parse_args()
     found: dict[str, Any] = {**commit(), "cpu": cpu_name(), "versions": versions(), "rows": []}
     for count in args.counts:

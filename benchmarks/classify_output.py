@@ -1,8 +1,8 @@
-"""CPU time of what ``run.py classify`` does after the network: the likeliest classes, and each format.
+"""Measure the CPU time of ``run.py classify`` after the network: the likeliest classes, and each format.
 
 ``python benchmarks/classify_output.py``
 
-Scores are drawn at random. Lines for people go to a file, as where standard output is one.
+Scores are random. The lines for people are written to a file, as if standard output were redirected.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BATCHES, TOP, CLASSES = 200, 5, 1000
 
 @contextmanager
 def timed(what: str) -> Iterator[None]:
-    """Print how long it took, for each picture."""
+    """Print the time per picture."""
     start = time.process_time()
     yield
     us = (time.process_time() - start) / (BATCHES * GPU_BATCH) * 1e6

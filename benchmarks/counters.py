@@ -1,9 +1,9 @@
-"""What Nsight Compute counts of small kernels and of the ladders', for the emulator to be compared with.
+"""Measure Nsight Compute's counters of small kernels and of the ladders, for comparison with the emulator.
 
-``python benchmarks/counters.py --out benchmarks/results/counters``, on a GPU whose counters one may read
+``python benchmarks/counters.py --out benchmarks/results/counters`` needs a GPU with access to its counters.
 
-Each group of launches is one run of ncu, and one file. `tests/test_counters_proof.py` compares what the
-emulator counts today with these files, and docs/counters.md shows both.
+Each group of launches is one run of ncu and one file. `tests/test_counters_proof.py` compares the emulator's
+present counters with these files, and docs/counters.md shows both.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from mini_dnn.profiling import ncu
 from mini_dnn.profiling.workload import profiler_range, solve
 from mini_dnn.variant import find
 
-GROUPS = {"probes": 20, "ladders": 7, "limits": 12}  # cases in one run
+GROUPS = {"probes": 20, "ladders": 7, "limits": 12}  # cases per run
 SECONDS = 150  # for a group
-ENTRIES = 400  # of a batch: they fill the GPU
-ALSO = (  # problems of the course for variants whose op times are not published, with fewer entries
+ENTRIES = 400  # batch size, which fills the GPU
+ALSO = (  # course problems of variants without published op times, with smaller batches
     *((f"attention/{name}", "tokens-197", 400) for name in ("v0_naive", "v1_shared", "v2_coalesced")),
     ("gemm/v9_fp32", "fp32-1024", 400),
     *(
@@ -48,7 +48,7 @@ ALSO = (  # problems of the course for variants whose op times are not published
         (f"networks/lenet/{name}", "uint8", 400)
         for name in ("layer_by_layer", "fused_pool", "tensor_cores", "whole")
     ),
-    *(  # not v7_one_kernel: the emulator takes minutes for the smallest network that it accepts
+    *(  # v7_one_kernel is left out: the emulator takes minutes for the smallest network that it accepts
         (f"networks/resnet18/{name}", "fashion-mnist", 400)
         for name in ("v0_transfers", "v1_conv_bn", "v2_layers", "v3_shared", "v4_tensor_cores")
     ),
@@ -91,7 +91,7 @@ METRICS = [
     "memory_l2_theoretical_sectors_global_ideal",
 ]
 PERCENT = "avg.pct_of_peak_sustained_elapsed"
-LIMITS = [  # how busy units are
+LIMITS = [  # utilisation of units
     "gpu__time_duration.sum",
     f"dram__throughput.{PERCENT}",
     f"lts__throughput.{PERCENT}",
@@ -123,7 +123,7 @@ def limit_cases() -> Iterator[tuple[Any, Any]]:
 
 
 def workload(group: str) -> None:
-    """What ncu watches: the launches of one group, of ladders after each has run once."""
+    """The profiled process: the launches of one group. Ladders run once before that."""
     kind, first = group.split("-")
     part = int(first), int(first) + GROUPS[kind]
     with closing(open_device("cuda")) as device:
@@ -156,7 +156,7 @@ def build() -> None:
 
 
 def watched(metrics: Sequence[str], group: str, *words: str) -> str:
-    """Run ncu around a group; its output."""
+    """Run ncu on a group, and return its output."""
     command = [str(find_tool("ncu")), "--csv", "--page", "raw", "--print-units", "base"]
     command += ["--clock-control", "none", "--profile-from-start", "off", "--print-kernel-base", "function"]
     command += ["--section", "LaunchStats", "--section", "Occupancy"]
@@ -170,7 +170,7 @@ def watched(metrics: Sequence[str], group: str, *words: str) -> str:
 
 
 def known_metrics() -> list[str]:
-    """Those that this version of ncu has for this GPU: it refuses a list with one that it does not know."""
+    """The metrics that this version of ncu supports for this GPU: it refuses a list with an unknown one."""
     done = subprocess.run(
         [str(find_tool("ncu")), "--query-metrics", "--chip", "gh100"],
         capture_output=True,
@@ -192,7 +192,7 @@ def known_metrics() -> list[str]:
 
 
 def measure(group: str, metrics: Sequence[str], out: Path) -> None:
-    """One run of ncu, and one file."""
+    """Run ncu once, and write one file."""
     text = watched(metrics, group)
     kernels = ncu.parse(text)
     rows = [
@@ -213,7 +213,7 @@ def measure(group: str, metrics: Sequence[str], out: Path) -> None:
 
 
 def groups() -> list[str]:
-    """Small kernels and ladders in turn, so that there is something of both where time runs out."""
+    """Small kernels and ladders alternately, so that both are measured if time runs out."""
     parts = [
         [f"{kind}-{first}" for first in range(0, count, GROUPS[kind])]
         for kind, count in (("probes", len(probes())), ("ladders", len(LADDERS)))
@@ -223,13 +223,13 @@ def groups() -> list[str]:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Measure all groups, or be what ncu watches."""
+    """Measure all groups, or be the profiled process."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--out", type=Path, help="folder for the results")
-    parser.add_argument("--seconds", type=float, default=3600, help="begin no group after so many")
+    parser.add_argument("--seconds", type=float, default=3600, help="begin no further group after this time")
     parser.add_argument("--workload", help=argparse.SUPPRESS)
-    parser.add_argument("--build", action="store_true", help="compile all kernels, and measure nothing")
+    parser.add_argument("--build", action="store_true", help="only compile all kernels")
     given = parser.parse_args(words)
     if given.workload:
         workload(given.workload)

@@ -1,4 +1,4 @@
-"""Small kernels and ladders on which the emulator's counters are compared with those of Nsight Compute."""
+"""Kernels for which the emulator's counters are compared with those of Nsight Compute."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SOURCE = Path(__file__).with_name("counters.cu")
 BLOCKS, THREADS = 2, 64
 FLOATS = 1 << 15  # of each array
 
-# Each small kernel with the values of its argument s.
+# Each small kernel, with the values of its argument s.
 PROBES = {
     "strided": (1, 2, 3, 8, 32),
     "shifted": (0, 1, 8),
@@ -69,7 +69,7 @@ PROBES = {
     "constant_each": (1, 2),
 }
 
-# Variants of all ladders, each at a problem that takes a moment on the emulator, too.
+# Variants of all ladders, each at a problem that is also short on the emulator.
 LADDERS = (
     ("m1/direct", "2,3,19,37,5,3,5"),
     ("m1/tiled_direct", "2,3,19,37,5,3,5"),
@@ -117,17 +117,17 @@ class Probe:
 
     @property
     def name(self) -> str:
-        """Of the launch: ``"strided 2"``."""
+        """The name of the launch: ``"strided 2"``."""
         return f"{self.kernel} {self.s}"
 
 
 def probes() -> list[Probe]:
-    """All of them, in the order in which they are launched."""
+    """All small launches in order."""
     return [Probe(kernel, s) for kernel, values in PROBES.items() for s in values]
 
 
 def launch_probes(device: Device, first: int = 0, last: int | None = None) -> None:
-    """Launch small kernels, one after the other."""
+    """Launch small kernels one after the other."""
     module = device.compile(SOURCE, {})
     x, y = (device.empty(name, (FLOATS,)) for name in "xy")
     for buffer in (x, y):

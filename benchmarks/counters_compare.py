@@ -1,7 +1,10 @@
-"""The emulator's counters against those that ncu has measured: ``python benchmarks/counters_compare.py``.
+"""Compare the emulator's counters with those measured by ncu.
 
-It runs the cases of `counters_cases` in the emulator and compares them with the files in results/counters.
-The number of instructions, an estimate, is printed for itself.
+``python benchmarks/counters_compare.py`` runs the cases of `counters_cases` in the emulator, and compares
+them with the files in results/counters. The number of instructions, which is an estimate, is printed
+separately.
+
+It needs no GPU.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from mini_dnn.profiling.workload import solve
 
 ATOMICS = [f"l1tex__t_{what}_pipe_lsu_mem_global_op_atom+red.sum" for what in ("requests", "sectors")]
 PRODUCTS = "sm__ops_path_tensor_src_fp16.sum / 2"
-# Why a counter of a case is not the GPU's; `main` reports what lacks a reason.
+# Why a counter of a case differs from the GPU's. `main` reports differences without a reason.
 MERGED = "nvcc makes one access of 8 or 16 bytes of several that lie side by side, and g++ does not"
 WAVEFRONTS = ("shared_op_ld.sum", "shared_op_st.sum", "memory_l1_wavefronts_shared")
 EXPLAINED: dict[str, tuple[tuple[str, ...], str]] = {
@@ -69,7 +72,7 @@ RESULTS = Path(__file__).parent / "results" / "counters"
 
 @dataclass(frozen=True)
 class Figure:
-    """One counter of one launch, on both sides."""
+    """One counter of one launch, from both sides."""
 
     case: str
     kernel: str
@@ -79,25 +82,25 @@ class Figure:
 
     @property
     def is_equal(self) -> bool:
-        """Whether they agree: counts to the last one, ratios to a thousandth."""
+        """Whether they agree: counts exactly, ratios to a thousandth."""
         return abs(self.ours - self.gpu) <= 1e-3 * abs(self.gpu) * self.metric.endswith(".ratio")
 
 
 def measured(kind: str) -> list[dict[str, Any]]:
-    """Launches that ncu has watched, in their order."""
+    """The launches that ncu has profiled, in order."""
     files = sorted(RESULTS.glob(f"{kind}-*.json"), key=lambda path: int(path.stem.rpartition("-")[2]))
     return [row for file in files for row in json.loads(file.read_text())["rows"]]
 
 
 def ours(found: Counters) -> dict[str, float]:
-    """Our counters by the names of ncu."""
+    """Our counters under the names of ncu."""
     atomics = [found.sum(field, "global", "atomic") for field in ("instructions", "sectors")]
     products = sum(count for name, count in found.products.items() if "tf32" not in name)
     return {**found.metrics, ATOMICS[0]: atomics[0], ATOMICS[1]: atomics[1], PRODUCTS: products}
 
 
 def with_sums(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What ncu has measured, with counters that are one for us and two for it."""
+    """The measurements of ncu, with sums of counters that are one for us and two for ncu."""
     loads = "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ld"
     sums = {
         f"{loads}.sum": row[f"{loads}.sum"] + row[f"{loads}sm.sum"],
@@ -109,7 +112,7 @@ def with_sums(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def figures(case: str, launch: CountedLaunch, row: Mapping[str, Any]) -> Iterator[Figure]:
-    """All counters of a launch that both sides have."""
+    """Yield all counters of a launch that both sides have."""
     (found,) = counters([launch])
     all_of_it = with_sums(row)
     for metric, value in ours(found).items():
@@ -118,7 +121,7 @@ def figures(case: str, launch: CountedLaunch, row: Mapping[str, Any]) -> Iterato
 
 
 def of_probes(device: CountedEmulator) -> list[Figure]:
-    """Figures of the small kernels."""
+    """Compare the small kernels."""
     device.launches.clear()
     launch_probes(device)
     rows = measured("probes")
@@ -127,14 +130,14 @@ def of_probes(device: CountedEmulator) -> list[Figure]:
 
 
 def of_ladders(device: CountedEmulator, first: int = 0, last: int | None = None) -> list[Figure]:
-    """Figures of the ladders' kernels."""
+    """Compare the ladders' kernels."""
     return [figure for one in of_launches(device, first, last) for figure in figures(*one)]
 
 
 def of_launches(
     device: CountedEmulator, first: int = 0, last: int | None = None
 ) -> Iterator[tuple[str, CountedLaunch, dict[str, Any]]]:
-    """Launches of the ladders, with the name of the variant and what ncu has measured."""
+    """Yield launches of the ladders, with the name of the variant and the measurements of ncu."""
     rows = iter(measured("ladders"))
     for number, (variant, problem) in enumerate(ladder_cases()):
         wanted = first <= number and (last is None or number < last)
@@ -152,7 +155,7 @@ def of_launches(
 
 
 def estimates(launches: Iterable[tuple[str, CountedLaunch, Mapping[str, Any]]]) -> str:
-    """How far the estimated instructions of launches are from ncu's."""
+    """Describe how far the estimated instructions of launches are from ncu's."""
     ratios = {
         f"{case} {launch.kernel}": instructions(counters([launch])[0]) / row["smsp__inst_executed.sum"]
         for case, launch, row in launches
@@ -166,13 +169,13 @@ def estimates(launches: Iterable[tuple[str, CountedLaunch, Mapping[str, Any]]]) 
 
 
 def reason(figure: Figure) -> str:
-    """Why a figure differs; empty if nobody has said."""
+    """Return why a figure differs, or an empty string if the reason is unknown."""
     metrics, why = EXPLAINED.get(figure.case, ((), ""))
     return why if any(part in figure.metric for part in metrics) else ""
 
 
 def main() -> int:
-    """Compare all, and print what differs."""
+    """Compare everything, and print the differences."""
     with closing(CountedEmulator()) as device:
         ladders = list(of_launches(device))
         found = [*of_probes(device), *(figure for one in ladders for figure in figures(*one))]

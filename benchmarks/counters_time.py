@@ -1,7 +1,9 @@
-"""Counted mode relative to checked mode, in CPU time: ``python benchmarks/counters_time.py``.
+"""Measure the slowdown of counted mode relative to checked mode, in CPU time.
 
-Both modes run the same problem one after the other, several times, and the middle of the ratios counts: a
-machine that does other work slows down both. Kernels are compiled before. The output is a table.
+Run it with ``python benchmarks/counters_time.py``.
+
+Both modes run the same problem alternately, several times, and the median ratio counts, because other work on
+the machine slows down both. Kernels are compiled before the measurement. The output is a table.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ CASES = (
 
 
 def seconds(device: EmulatorDevice, action: Callable[[EmulatorDevice], object]) -> float:
-    """CPU time of all threads of this process."""
+    """Return the CPU time of all threads of this process."""
     before = time.process_time()
     action(device)
     return time.process_time() - before
@@ -46,7 +48,7 @@ def seconds(device: EmulatorDevice, action: Callable[[EmulatorDevice], object]) 
 def compared(
     name: str, shape: str, repeats: int, theirs: EmulatorDevice, ours: EmulatorDevice, digits: int = 2
 ) -> str:
-    """A row: name, problem, the time of either mode, and the ratio. Both devices are closed."""
+    """Return a row: name, problem, the times of both modes, and the ratio. Both devices are closed."""
     variant = find(name)
     problem = variant.operation.parse(shape)
     inputs = variant.operation.inputs(problem, seed=0)
@@ -65,8 +67,8 @@ def compared(
 def main() -> None:
     """Print a row for each case."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--only", nargs="*", default=[], help="variants")
+    parser.add_argument("--repeats", type=int, default=5, help="default: %(default)s")
+    parser.add_argument("--only", nargs="*", default=[], help="only these variants")
     args = parser.parse_args()
     print("| variant | problem | checked, s | counted, s | ratio |\n| --- | --- | ---: | ---: | ---: |")
     for name, shape in CASES:

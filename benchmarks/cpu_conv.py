@@ -1,10 +1,10 @@
-"""The course network's two convolutions on the CPU: ours in NumPy beside PyTorch's, in alternation.
+"""Compare the course network's two convolutions on the CPU: ours in NumPy, and PyTorch's.
 
 ``python benchmarks/cpu_conv.py [--batch N] [--repeats K] [--backward] [--out FILE.json]``
 
-Both run in one process, with their default threads, one after the other in every repeat, so that a change of
-the machine's load meets both. The first repeat warms up and is not counted. Each result is compared with
-float64 on a few images before anything is timed. Without PyTorch ours is timed alone. fp32 throughout.
+Both run alternately in one process, with their default numbers of threads, so that the machine's load affects
+both equally. The first repeat is a warm-up and is not counted. Each result is compared with float64 on a few
+images before anything is timed. Without PyTorch, only our convolutions are timed. All arrays are fp32.
 """
 
 import argparse
@@ -35,7 +35,7 @@ except ModuleNotFoundError:
     torch = None
 
 CHECKED_IMAGES = 4
-Calls = dict[str, Callable[[], np.ndarray]]  # "ours" and, where it is installed, "torch"
+Calls = dict[str, Callable[[], np.ndarray]]  # "ours" and, if it is installed, "torch"
 
 
 def shapes(batch: int) -> dict[str, ConvShape]:
@@ -44,7 +44,7 @@ def shapes(batch: int) -> dict[str, ConvShape]:
 
 
 def forward_calls(x: np.ndarray, w: np.ndarray) -> Calls:
-    """How each computes y."""
+    """How each one computes y."""
     calls: Calls = {"ours": lambda: numpy_conv.conv2d_forward(x, w)}
     if torch is not None:
         tx, tw = torch.from_numpy(x), torch.from_numpy(w)
@@ -58,7 +58,7 @@ def forward_calls(x: np.ndarray, w: np.ndarray) -> Calls:
 
 
 def backward_calls(x: np.ndarray, w: np.ndarray, dy: np.ndarray) -> dict[str, Calls]:
-    """How each computes dw and dx."""
+    """How each one computes dw and dx."""
     N, C, H, W = x.shape
     R, S = w.shape[2:]
     dw: Calls = {"ours": lambda: numpy_conv.conv2d_backward_weight(x, dy, R, S)}
@@ -71,12 +71,12 @@ def backward_calls(x: np.ndarray, w: np.ndarray, dy: np.ndarray) -> dict[str, Ca
 
 
 def check(x: np.ndarray, w: np.ndarray, dy: np.ndarray) -> None:
-    """Compare every call, on the first images, with float64.
+    """Compare every call with float64 on the first images.
 
     Raises
     ------
     CheckError
-        A result is not finite, or further from float64 than fp32 sums of that length can be.
+        A result is not finite, or its error is larger than that of fp32 sums of that length.
     """
     x, dy = x[:CHECKED_IMAGES], dy[:CHECKED_IMAGES]
     R, S = w.shape[2:]
@@ -101,21 +101,21 @@ def check(x: np.ndarray, w: np.ndarray, dy: np.ndarray) -> None:
 
 
 def time_alternating(calls: Calls, repeats: int) -> dict[str, list[float]]:
-    """Seconds of each call, the calls in turn; a first round is not counted."""
+    """Return the seconds of each call. The calls take turns, and the first round is not counted."""
     seconds: dict[str, list[float]] = {who: [] for who in calls}
     for repeat in range(repeats + 1):
         for who, call in calls.items():
             start = time.perf_counter()
             result = call()
             elapsed = time.perf_counter() - start
-            del result  # freed outside the clock, for both
+            del result  # freed while the clock is stopped, for both
             if repeat:
                 seconds[who].append(elapsed)
     return seconds
 
 
 def measure(batch: int, repeats: int, backward: bool) -> dict[str, dict[str, list[float]]]:
-    """Check, then time every operation; seconds by operation and by who ran it."""
+    """Check, then time every operation. Return the seconds by operation and program."""
     rng = np.random.default_rng(0)
     seconds = {}
     for name, shape in shapes(batch).items():
@@ -134,7 +134,7 @@ def measure(batch: int, repeats: int, backward: bool) -> dict[str, dict[str, lis
 
 
 def summarise(times: dict[str, list[float]]) -> dict[str, Any]:
-    """Median and range of each, and the ratio of the medians."""
+    """The median and range of each program, and the ratio of the medians."""
     row: dict[str, Any] = {
         who: {"median_s": statistics.median(s), "min_s": min(s), "max_s": max(s)} for who, s in times.items()
     }
@@ -143,7 +143,7 @@ def summarise(times: dict[str, list[float]]) -> dict[str, Any]:
 
 
 def cpu_model() -> str:
-    """Name of the processor."""
+    """The name of the processor."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
@@ -151,7 +151,7 @@ def cpu_model() -> str:
 
 
 def provenance(batch: int, repeats: int) -> dict[str, Any]:
-    """Where and with what the times were taken."""
+    """Describe the machine and the software of the measurement."""
     root = Path(__file__).resolve().parent.parent
     git = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=False)
     return {
@@ -169,7 +169,7 @@ def provenance(batch: int, repeats: int) -> dict[str, Any]:
 
 
 def print_table(rows: dict[str, dict[str, Any]], facts: dict[str, Any]) -> None:
-    """A line an operation: median (min-max) in seconds."""
+    """Print a line for each operation: median (min-max) in seconds."""
     torch_title = f"PyTorch {facts['torch']}" if facts["torch"] else "PyTorch (not installed)"
     title = f"{facts['cpu']}, {facts['cores']} cores, batch {facts['batch']:,}, median (min-max), s"
     table = Table("operation", f"NumPy {facts['numpy']}", torch_title, "ratio", title=title)
@@ -183,11 +183,11 @@ def print_table(rows: dict[str, dict[str, Any]], facts: dict[str, Any]) -> None:
 
 
 def main() -> int:
-    """Parse the flags, measure, print, and write the file that was asked for."""
+    """Parse the flags, measure, print, and write the requested file."""
     parser = argparse.ArgumentParser(
         description="the course network's convolutions on the CPU, ours and PyTorch's"
     )
-    parser.add_argument("--batch", type=int, default=10_000, help="images (default: 10000)")
+    parser.add_argument("--batch", type=int, default=10_000, help="batch size (default: %(default)s)")
     parser.add_argument("--repeats", type=int, default=7, help="timed rounds after one warm-up (default: 7)")
     parser.add_argument("--backward", action="store_true", help="time the two gradients as well")
     parser.add_argument("--out", type=Path, help="write the figures to this JSON file")

@@ -1,14 +1,14 @@
-"""ResNet-18 on the CPU: `mini_dnn.nn.folded` beside PyTorch, in alternation.
+"""Compare ResNet-18 on the CPU: `mini_dnn.nn.folded`, and PyTorch.
 
 ``python benchmarks/cpu_resnet.py [--batch N ...] [--repeats K] [--threads T] [--out FILE.json]``
 
-Both have the same weights, norms folded, fp32, and as many threads. PyTorch runs eagerly, eagerly with
-channels last, and as an optimised TorchScript graph; its fastest way counts. All run in one process, one
-after the other in every repeat, so that a change of the machine's load meets all of them. Each runs twice in
-its turn, and the second run is timed: PyTorch's threads go on to spin for some milliseconds after a run, on a
-core that the next one needs, and its weights have taken the place of others' in the caches. Scores are
-compared before anything is timed. Beside wall time stands the time of all threads together on the CPU, which
-says more where other programs run. Without PyTorch ours is timed alone.
+Both have the same weights with folded norms, fp32, and the same number of threads. PyTorch runs in eager
+mode, in eager mode with channels last, and as an optimised TorchScript graph; its fastest way counts. All of
+them run alternately in one process, so that the machine's load affects all equally. Each runs twice in its
+turn, and the second run is timed: PyTorch's threads spin for some milliseconds after a run, on a core that
+the next program needs, and its weights replace those of the others in the caches. Scores are compared before
+anything is timed. In addition to wall time, the table shows the CPU time of all threads, which is more
+reliable if other programs run. Without PyTorch, only our network is timed.
 """
 
 import argparse
@@ -43,13 +43,14 @@ except ModuleNotFoundError:
 ALLOWED = 1e-4  # of the largest score: both are rounded to fp32
 OURS = "ours"
 OPERATION = ops.find("resnet")
-KEPT = ("cores", "torch_threads", "source_sha256", "warm_up", "repeats", "threads", "load")  # in the file
+# Fields of the file
+KEPT = ("cores", "torch_threads", "source_sha256", "warm_up", "repeats", "threads", "load")
 
 Calls = dict[str, Callable[[], np.ndarray]]
 
 
 def random_arrays(rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Weights of ResNet-18 that keep values of the size that they have."""
+    """Weights of ResNet-18 that preserve the magnitude of the values."""
     found = {}
     for name, shape in RESNET18.shapes.items():
         value = rng.standard_normal(shape)
@@ -64,7 +65,7 @@ def random_arrays(rng: np.random.Generator) -> dict[str, np.ndarray]:
 
 
 def torch_network(folded: Mapping[str, np.ndarray]) -> Any:
-    """The same network in PyTorch, its norms folded."""
+    """The same network in PyTorch, with folded norms."""
     nn = torch.nn
 
     def conv(c: Any) -> Any:
@@ -92,12 +93,12 @@ def torch_network(folded: Mapping[str, np.ndarray]) -> Any:
 
 
 def torch_calls(arrays: Mapping[str, np.ndarray], x: np.ndarray, threads: int) -> Calls:
-    """PyTorch's ways, by name."""
+    """PyTorch's ways by name."""
     torch.set_num_threads(threads)
     given = torch.from_numpy(x)
     last = given.contiguous(memory_format=torch.channels_last)
     with torch.inference_mode(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # TorchScript is deprecated, and faster than eager execution
+        warnings.simplefilter("ignore")  # TorchScript is deprecated, but faster than eager execution
         eager = torch_network(fold(RESNET18, arrays))
         by_pixels = torch_network(fold(RESNET18, arrays)).to(memory_format=torch.channels_last)
         script = torch.jit.optimize_for_inference(torch.jit.freeze(torch.jit.trace(eager, given)))
@@ -123,7 +124,7 @@ def check(calls: Calls) -> None:
     Raises
     ------
     CheckError
-        Some differ.
+        Some scores differ.
     """
     ours = calls[OURS]()
     for who, call in calls.items():
@@ -133,7 +134,7 @@ def check(calls: Calls) -> None:
 
 
 def measure(batch: int, repeats: int, threads: int) -> dict[str, dict[str, float]]:
-    """Check, then time; milliseconds of wall and of all threads together, medians and minima."""
+    """Check, then time. Return milliseconds of wall time and of all threads, medians and minima."""
     rng = np.random.default_rng(0)
     arrays = random_arrays(rng)
     x = rng.standard_normal((batch, 3, RESNET18.image, RESNET18.image), np.float32)
@@ -149,7 +150,7 @@ def measure(batch: int, repeats: int, threads: int) -> dict[str, dict[str, float
             call()
             start, used = time.perf_counter(), time.process_time()
             call()
-            if repeat:  # the first one warms up
+            if repeat:  # the first one is a warm-up
                 wall[who].append((time.perf_counter() - start) * 1e3)
                 cpu[who].append((time.process_time() - used) * 1e3)
     return {
@@ -164,14 +165,14 @@ def measure(batch: int, repeats: int, threads: int) -> dict[str, dict[str, float
 
 
 def main() -> int:
-    """Parse the flags, measure, print, and write the file that was asked for."""
+    """Parse the flags, measure, print, and write the requested file."""
     parser = argparse.ArgumentParser(description="ResNet-18 on the CPU, ours and PyTorch's")
-    parser.add_argument("--batch", type=int, nargs="+", default=[1, 8], help="images (default: 1 8)")
+    parser.add_argument("--batch", type=int, nargs="+", default=[1, 8], help="batch sizes (default: 1 8)")
     parser.add_argument(
         "--repeats", type=int, default=20, help="timed rounds after one warm-up (default: 20)"
     )
     parser.add_argument(
-        "--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: one a core"
+        "--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: one per core"
     )
     parser.add_argument("--out", type=Path, help="write the figures to this JSON file")
     args = parser.parse_args()
@@ -200,7 +201,7 @@ def main() -> int:
 
 
 def rows_of(found: Mapping[int, Mapping[str, Mapping[str, float]]], threads: int) -> list[dict[str, Any]]:
-    """The rows of the results file; ``found`` has milliseconds by batch and by who."""
+    """The rows of the results file. ``found`` has milliseconds by batch size and program."""
     setting = f"fp32, {threads} thread{'s' * (threads > 1)}"
     return [
         {

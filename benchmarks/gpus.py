@@ -1,16 +1,16 @@
-"""Several GPUs of one host: throughput by one and by all, the same bits, and a worker that is killed.
+"""Measure several GPUs of one host: throughput on one and on all, equal results, and a killed worker.
 
 ``python benchmarks/gpus.py --gpus all --folder /dev/shm/pictures --out FILE.json``
 
-Three inputs, from the fastest to the slowest, each by one GPU and by all at the same time:
+There are three inputs, fastest first. Each runs on one GPU, and on all at the same time:
 
-- pinned: LeNet on bytes of 28×28, and ResNet-18 on bytes of 224×224, from page-locked memory in place;
+- pinned: LeNet on 28×28 bytes and ResNet-18 on 224×224 bytes, in page-locked memory;
 - decoded: `run.py classify` with ResNet-18 on an array of decoded pictures in memory;
-- jpeg: the same on files of 500×375 pixels, which workers decode.
+- jpeg: the same on JPEG files of 500×375 pixels, which workers decode.
 
 ResNet-18 has random weights. For ``decoded`` and ``jpeg``, one GPU is measured with all cores, and with the
-cores that it has when all GPUs work. Every run has to give the same answers, bit for bit. In the last run the
-process of the last GPU is killed in the middle. ``--make`` makes the pictures and ends.
+cores that it has when all GPUs work. All runs must give the same answers, bit for bit. In the last run, the
+process of the last GPU is killed halfway. ``--make`` only creates the pictures.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ from mini_dnn.running.team import Team
 from mini_dnn.variant import find
 
 VARIANT = "networks/resnet18/v6_graph"
-DISTINCT = 512  # pictures; the array and the list repeat them
-SIZE = (500, 375)  # pixels of a JPEG file
+DISTINCT = 512  # pictures, which the array and the list repeat
+SIZE = (500, 375)  # of a JPEG file
 BATCH, SHARD = 128, 2048
 CHECKED = 4  # images of ResNet-18 that are compared with float64 in each process
-MOST_SHARED = 232_448  # bytes of a block on an H100 or H200
-WARM_UP = 4  # shards for each GPU
+MOST_SHARED = 232_448  # shared memory of a block on an H100 or H200
+WARM_UP = 4  # shards per GPU
 SEED = 0
 
 
@@ -68,13 +68,13 @@ class Bytes:
     count: int
 
     def __call__(self) -> Service:
-        """The network, with entries and weights."""
+        """Return the network with entries and weights."""
         problem = ResNetShape.like(RESNET18, self.count, "uint8")
         return Service.at_random(find(VARIANT), "uint8", problem)
 
 
 def make(folder: Path, decoded: int) -> None:
-    """Weights, JPEG files, and an array of so many decoded pictures."""
+    """Create weights, JPEG files, and an array of ``decoded`` decoded pictures."""
     folder.mkdir(parents=True, exist_ok=True)
     network = build(RESNET18, np.random.default_rng(SEED))
     save(
@@ -102,7 +102,7 @@ def make(folder: Path, decoded: int) -> None:
 
 
 def compile_all(arch: int) -> None:
-    """Compile all kernels, a compiler a core, for GPUs of a compute capability; no GPU is needed."""
+    """Compile all kernels for a compute capability, one compiler per core. No GPU is needed."""
     lenet = Program.load("fashion-mnist")
     serving = [Served.of(find("networks/lenet/tensor_cores"), "uint8-28", 10_000, lenet)(), Bytes(BATCH)()]
     device: Any = SimpleNamespace(arch=arch)
@@ -110,7 +110,7 @@ def compile_all(arch: int) -> None:
 
 
 def pinned(some: Sequence[Place], counts: Sequence[int]) -> Iterator[dict[str, Any]]:
-    """Rows of networks whose inputs lie in page-locked memory."""
+    """Yield rows of networks whose inputs are in page-locked memory."""
     lenet = Program.load("fashion-mnist")
     makes: dict[str, Served | Bytes] = {
         "lenet": Served.of(find("networks/lenet/tensor_cores"), "uint8-28", 10_000, lenet),
@@ -126,11 +126,11 @@ def pinned(some: Sequence[Place], counts: Sequence[int]) -> Iterator[dict[str, A
 
 @dataclass(frozen=True)
 class Run:
-    """Pictures that were classified."""
+    """The result of one run of classify."""
 
     seconds: float
     pictures: int
-    digest: str  # of all answers
+    digest: str  # hash of all answers
     spent: Spent
     said: Sequence[str]
 
@@ -138,7 +138,7 @@ class Run:
 def classified(
     some: Sequence[Place], folder: Path, named: Sequence[str], workers: int, kill: bool = False
 ) -> Run:
-    """Classify pictures, after some for warming up; the last GPU's process is killed in the middle."""
+    """Classify pictures after a warm-up. With ``kill``, the last GPU's process is killed halfway."""
     job = Job("resnet18", folder / "weights.h5", IMAGENET, VARIANT, BATCH, 5, workers, many=True)
     found = sources(named, None, IMAGENET)
     said: list[str] = []
@@ -163,7 +163,7 @@ def classified(
 def rows_of(
     name: str, some: Sequence[Place], folder: Path, named: Sequence[str], alone: Place
 ) -> Iterator[dict[str, Any]]:
-    """Rows of one input: by one GPU with its share of the cores and with all, by all, and with one killed."""
+    """Yield rows for one input: one GPU with its share of cores, one with all cores, all GPUs, one killed."""
     share = max(1, len(some[0].cores))
     settings = [
         ("one GPU, its share of the cores", some[:1], False),
@@ -195,22 +195,26 @@ def rows_of(
 
 
 def warn(line: str) -> None:
-    """A GPU was lost."""
+    """Print that a GPU was lost."""
     print(f"WARNING: {line}", file=sys.stderr, flush=True)
 
 
 def main() -> int:
-    """Measure, and write what there is as it grows."""
+    """Measure, and write the results as they arrive."""
     parser = argparse.ArgumentParser(description="Several GPUs of one host.")
     parser.add_argument("--gpus", default="all")
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--decoded", type=int, default=4096, help="decoded pictures in memory")
-    parser.add_argument("--repeat", type=int, default=16, help="times that the decoded pictures are named")
-    parser.add_argument("--jpeg", type=int, default=24576, help="names of JPEG files")
+    parser.add_argument("--folder", type=Path, required=True, help="the folder for pictures and weights")
+    parser.add_argument("--decoded", type=int, default=4096, help="number of decoded pictures in memory")
+    parser.add_argument(
+        "--repeat", type=int, default=16, help="how often the decoded pictures are classified"
+    )
+    parser.add_argument("--jpeg", type=int, default=24576, help="number of JPEG pictures")
     parser.add_argument("--inputs", nargs="+", default=["pinned", "decoded", "jpeg"])
-    parser.add_argument("--make", action="store_true", help="make the pictures, and end")
-    parser.add_argument("--arch", type=int, help="with --make: compile for it, such as 90")
+    parser.add_argument("--make", action="store_true", help="only create the pictures")
+    parser.add_argument(
+        "--arch", type=int, help="with --make: compile for this compute capability, such as 90"
+    )
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     if args.make:

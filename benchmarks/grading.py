@@ -1,9 +1,10 @@
-"""What grading costs beside the kernels' own compile and run time.
+"""Measure the overhead of grading, in addition to compiling and running the kernels.
 
-``python benchmarks/grading.py --out FILE`` grades variants by the preset `small` in the emulator, by ``run.py
-grade``. Clocks in the confined processes take what g++ and the kernels need. All else is overhead: the start
-of Python, isolation, plans, the decision on machine code, references, comparisons, results. It is given in
-seconds, which tell something on an idle machine, and in seconds of processors, which do on any.
+``python benchmarks/grading.py --out FILE`` grades variants with the preset `small` in the emulator, with
+``run.py grade``. Clocks in the confined processes measure the time for g++ and the kernels. Everything else
+is overhead: the start of Python, isolation, plans, the analysis of machine code, references, comparisons,
+results. The figures are wall-clock seconds, which are meaningful on an idle machine, and CPU seconds, which
+always are.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from mini_dnn.paths import ROOT
 
 WHO = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
 VARIANTS = ("milestones/m1/direct", "milestones/m3/register_tiling", "layers/custom")
-OURS = {  # what confined processes do that is the kernels' own, by names in `roles`
+OURS = {  # functions of confined processes that do the kernels' own work, by their names in `roles`
     "compile": ("build_kernels",),
     "run": ("run_planned", "check_plans"),
 }
@@ -39,21 +40,21 @@ CLOCKS = struct.Struct(f"={len(SLOTS)}d")
 
 
 class Clocks:
-    """Seconds by name in a file that processes share; those that are confined cannot open it, but hold it."""
+    """Named seconds in a file that processes share. Confined processes cannot open it, but inherit it."""
 
     def __init__(self, file: Path) -> None:
         with file.open("r+b") as opened:
             self._memory = mmap.mmap(opened.fileno(), CLOCKS.size)
 
     def add(self, what: str, seconds: float, cpu_seconds: float) -> None:
-        """Add to a pair of them; one process at a time does."""
+        """Add to a pair of clocks. Only one process at a time does so."""
         all_ = dict(zip(SLOTS, CLOCKS.unpack_from(self._memory), strict=True))
         all_[f"{what} s"] += seconds
         all_[f"{what} cpu_s"] += cpu_seconds
         CLOCKS.pack_into(self._memory, 0, *all_.values())
 
     def timed(self, what: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, which adds what it takes."""
+        """Wrap a function so that it adds its time."""
 
         @functools.wraps(function)
         def wrapped(*args: Any, **more: Any) -> Any:
@@ -67,12 +68,12 @@ class Clocks:
 
 
 def cpu_seconds() -> float:
-    """Of this process, and of those that it has started and waited for."""
+    """CPU time of this process, and of children that it has waited for."""
     return sum(time for who in WHO for time in resource.getrusage(who)[:2])
 
 
 def install(file: str) -> None:
-    """Let the fork server, which this is, and the processes that are forked from it add up what they take."""
+    """Let the fork server, which runs this, and its children add up their times."""
     from mini_dnn.grading.confined import roles, wire
 
     clocks = Clocks(Path(file))
@@ -95,7 +96,7 @@ def install(file: str) -> None:
 
 
 def grade(file: str, words: list[str]) -> int:
-    """``run.py grade`` with these clocks."""
+    """Run ``run.py grade`` with these clocks."""
     start = f"sys.path.append({str(Path(__file__).parent)!r}); import grading; grading.install({file!r}); "
     forkserver.START = forkserver.START.replace("forkserver.main(", f"{start}forkserver.main(")
     from mini_dnn.cli import main
@@ -106,7 +107,7 @@ def grade(file: str, words: list[str]) -> int:
 
 
 def measured(variants: list[str], folder: Path) -> dict[str, float]:
-    """Seconds of one command that grades these."""
+    """Return the seconds of one command that grades these variants."""
     file, out = folder / "clocks", folder / "out"
     file.write_bytes(bytes(CLOCKS.size))
     words = [*variants, "--rubric", "small", "--device", "emulator", "--out", str(out)]
@@ -139,7 +140,7 @@ def main() -> None:
     rows = []
     for variants in [[name] for name in VARIANTS] + [list(VARIANTS)]:
         found = []
-        for _ in range(args.repeats + 1):  # the first fills the cache of the emulator's own libraries
+        for _ in range(args.repeats + 1):  # the first run fills the cache of the emulator's own libraries
             with tempfile.TemporaryDirectory() as name:
                 found.append(measured(variants, Path(name)))
         medians = {key: statistics.median(one[key] for one in found[1:]) for key in found[0]}

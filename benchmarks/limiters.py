@@ -1,11 +1,11 @@
-"""Which unit limits a variant, by the emulator and by ncu.
+"""Compare which unit limits a variant according to the emulator and according to ncu.
 
-``python benchmarks/limiters.py --out benchmarks/results/counters/limiters.json`` needs no GPU: what ncu has
-measured is in the files ``limits-*.json`` beside it, which `counters.py` writes.
+``python benchmarks/limiters.py --out benchmarks/results/counters/limiters.json`` needs no GPU: the
+measurements of ncu are in the files ``limits-*.json`` in the same folder, which `counters.py` writes.
 
-By ncu, the limiter is the unit that is busy for the largest part of the time of all launches together. If
-that is less than 60 %, it is the latency: the rule of ncu's own section "Speed of Light". The emulator's is
-that of `mini_dnn.profiling.bracket`, for the same problem.
+By ncu, the limiter is the unit that is busy for the largest part of the time of all launches. If that is less
+than 60 %, the limiter is latency, as in the rule of ncu's section "Speed of Light". The emulator's limiter is
+that of `mini_dnn.profiling.bracket` for the same problem.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ UNITS = {
 
 
 def watched() -> Iterator[tuple[Variant, Any, list[dict[str, Any]]]]:
-    """Each variant that ncu has watched, the problem, and what it has measured of each launch."""
+    """Yield each variant that ncu has profiled, the problem, and the measurements of each launch."""
     launches = iter(measured("limits"))
     for variant, problem in limit_cases():
         planned = variant.planned(problem, shared_limit(90))
@@ -56,7 +56,7 @@ def watched() -> Iterator[tuple[Variant, Any, list[dict[str, Any]]]]:
 
 
 def by_ncu(launches: Sequence[Mapping[str, Any]]) -> tuple[float, dict[str, float], str]:
-    """Milliseconds of all launches, the share of it for which each unit was busy, and the limiter."""
+    """Return the milliseconds of all launches, the share for which each unit was busy, and the limiter."""
     busy: Counter[str] = Counter()
     seconds = 0.0
     for row in launches:
@@ -70,7 +70,7 @@ def by_ncu(launches: Sequence[Mapping[str, Any]]) -> tuple[float, dict[str, floa
 
 
 def rows() -> Iterator[dict[str, Any]]:
-    """Both limiters of each variant that ncu has watched."""
+    """Yield both limiters of each variant that ncu has profiled."""
     for variant, problem, launches in watched():
         registers = {row["kernel"]: int(row["launch__registers_per_thread"]) for row in launches}
         ncu_ms, shares, limiter = by_ncu(launches)
@@ -87,7 +87,7 @@ def rows() -> Iterator[dict[str, Any]]:
 
 
 def summary(found: Sequence[Mapping[str, Any]]) -> str:
-    """How many agree, and how far the times are from each other."""
+    """Describe how many agree, and how far apart the times are."""
     right = sum(row["limiter"] == row["ncu_limiter"] for row in found)
     same = sum(longest(row["units_ms"]) == longest(row["ncu_shares"]) for row in found)
     factors = [max(f := row["ncu_ms"] / row["likely_ms"], 1 / f) for row in found]
@@ -98,12 +98,12 @@ def summary(found: Sequence[Mapping[str, Any]]) -> str:
 
 
 def longest(units: Mapping[str, float]) -> str:
-    """The unit with the largest number."""
+    """Return the unit with the largest number."""
     return max(units, key=units.__getitem__)
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """A line for each variant, and how many agree."""
+    """Print a line for each variant, and how many agree."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--out", type=Path, required=True)

@@ -1,4 +1,4 @@
-"""Where the time of a whole network goes: each kind of launch, run in a row in a graph of its own."""
+"""Measure where the time of a whole network goes: each kind of launch, repeated in its own graph."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from mini_dnn.ops import Arrays
 from mini_dnn.ops.problem import Problem
 from mini_dnn.variant import Launch, Planned, Variant
 
-IN_A_ROW = 20  # runs of a step
+IN_A_ROW = 20  # repetitions of a step
 
 
 def graph_ms(planned: Planned, arrays: Arrays, device: Device) -> float:
-    """Milliseconds of a plan as a graph: the least of three rows."""
+    """Return the milliseconds of a plan as a graph: the minimum of three measurements."""
     with opened(planned, arrays, device) as execution:
-        execution.kernels()  # a kernel's first launch loads it
+        execution.kernels()  # the first launch of a kernel loads it
         graph = device.capture(execution.kernels)
         try:
             replayed(graph, device, 3)
@@ -35,7 +35,7 @@ def measure_steps(
     device: Device,
     label: Callable[[Launch, Planned], str],
 ) -> list[Row]:
-    """Where the time goes: each kind of step in a row, behind a whole pass that leaves numbers for it."""
+    """Measure each kind of step, after a complete pass that leaves valid inputs for it."""
     planned = variant.planned(problem, device.max_shared_bytes)
     launches = [step for step in planned.steps if isinstance(step, Launch)]
     counts = Counter(label(step, planned) for step in launches)

@@ -1,11 +1,11 @@
-"""Ours beside others on one GPU: convolutions, with ReLU and pool, and the whole network.
+"""Compare our kernels with libraries on one GPU: convolutions, with ReLU and pooling, and the whole network.
 
-``python benchmarks/peers.py --out FILE.json --picture FILE.svg`` measures and draws;
-``python benchmarks/peers.py --from FILE.json --picture FILE.svg`` draws what was measured.
+``python benchmarks/peers.py --out FILE.json --picture FILE.svg`` measures and draws.
+``python benchmarks/peers.py --from FILE.json --picture FILE.svg`` draws existing measurements.
 
-Beside our kernels: what moving the bytes alone takes, cuDNN and PyTorch, CuPy, and torch.compile, as far as
-they are installed. Times are medians between events, with a cold L2 cache, after a warm-up; every result is
-compared with float64 first. What cannot be measured is listed with its reason.
+Our kernels are compared with the time for moving the bytes, with cuDNN and PyTorch, CuPy, and torch.compile,
+as far as they are installed. Times are medians between events, with a cold L2 cache, after a warm-up. Every
+result is first compared with float64. What cannot be measured is listed with the reason.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from mini_dnn.variant import Variant
 
 BATCH = 10_000
 IMPL = ["m3", "m3/fp32_split", "layers/fused"]
-GROUPS = ("floors", "ours", "torch", "cupy", "compile")  # in this order: the last takes longest
+GROUPS = ("floors", "ours", "torch", "cupy", "compile")  # in this order, as the last one takes longest
 BUDGET_S = 300.0
 
 
 @dataclass(frozen=True)
 class Bench:
-    """Where and what is measured."""
+    """The device and the subjects of the measurements."""
 
     device: Device
     default_stream: Clock  # for libraries
@@ -50,7 +50,7 @@ class Bench:
 
 
 def measure(groups: Sequence[str], bench: Bench, session: Session) -> None:
-    """Measure the groups, in the order of `GROUPS`; the record is written after each."""
+    """Measure the groups, in the order of `GROUPS`. The record is written after each group."""
     for group in GROUPS:
         if group in groups:
             print(f"-- {group}", flush=True)
@@ -70,7 +70,7 @@ def _measure_group(group: str, bench: Bench, session: Session) -> None:
         try:
             import cupy
             import peers_cupy
-        except (ImportError, OSError) as error:  # OSError: of a library that it loads
+        except (ImportError, OSError) as error:  # OSError: from a library that it loads
             session.skip({"peer": "CuPy"}, f"it cannot be imported: {error}")
             return
         session.record["versions"]["cupy"] = cupy.__version__
@@ -79,7 +79,7 @@ def _measure_group(group: str, bench: Bench, session: Session) -> None:
     else:
         try:
             import peers_torch
-        except (ImportError, OSError) as error:  # OSError: of a library that it loads
+        except (ImportError, OSError) as error:  # OSError: from a library that it loads
             session.skip({"peer": f"PyTorch ({group})"}, f"it cannot be imported: {error}")
             return
         session.record["versions"] |= peers_torch.versions()
@@ -91,7 +91,7 @@ def _measure_group(group: str, bench: Bench, session: Session) -> None:
 
 
 def record_of(device: Device, data: str) -> dict[str, Any]:
-    """What is said of the whole run."""
+    """The fields that describe the whole run."""
     shared = head_of(data, device, TIMING)
     place = shared.pop("device")
     shared["versions"] |= getattr(device, "versions", {})
@@ -107,7 +107,7 @@ def record_of(device: Device, data: str) -> dict[str, Any]:
 
 
 def subjects_of(batch: int, program: Program) -> list[Subject]:
-    """All that is computed at a batch; the network's with the shipped weights.
+    """All subjects at a batch size. The network has the shipped weights.
 
     Raises
     ------
@@ -121,7 +121,7 @@ def subjects_of(batch: int, program: Program) -> list[Subject]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure, or read what was measured, and draw."""
+    """Measure, or read existing measurements, and draw."""
     check_output("--out", args.out, force=True)
     check_output("--picture", args.picture, force=True)
     if args.picture:
@@ -140,7 +140,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def measured(args: argparse.Namespace) -> PeersFile:
-    """The record of a run on the GPU."""
+    """Run the measurements on the GPU and return the record."""
     variants = peers_ours.variants(args.impl)
     program = Program.load(data_dir=args.data_dir)
     with closing(open_device("cuda")) as device:
@@ -154,13 +154,19 @@ def measured(args: argparse.Namespace) -> PeersFile:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run the command line; its exit status."""
+    """Run the command line and return its exit status."""
     lines = (__doc__ or "").splitlines()
     parser = argparse.ArgumentParser(description=lines[0])
     add = parser.add_argument
-    add("--out", type=Path, metavar="FILE", help="write the results there, as JSON")
-    add("--picture", type=Path, metavar="FILE", help="draw them there, as .svg or .png")
-    add("--from", type=Path, metavar="FILE", dest="stored", help="draw these, and measure nothing")
+    add("--out", type=Path, metavar="FILE", help="write the results to this JSON file")
+    add("--picture", type=Path, metavar="FILE", help="draw the results, as .svg or .png")
+    add(
+        "--from",
+        type=Path,
+        metavar="FILE",
+        dest="stored",
+        help="draw the results in this file instead of measuring",
+    )
     add("--batch", type=int, default=BATCH, help=f"images (default {BATCH})")
     add("--impl", nargs="+", default=IMPL, help=f"ours, beside all networks (default {' '.join(IMPL)})")
     add("--groups", nargs="+", choices=GROUPS, default=GROUPS, help="what to measure (default all)")

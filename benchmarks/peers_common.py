@@ -1,4 +1,4 @@
-"""What all peers share: the cases that become rows, the clocks, and the record."""
+"""Code shared by all peers: cases that become rows, clocks, and the record."""
 
 from __future__ import annotations
 
@@ -23,42 +23,42 @@ from mini_dnn.report.peers import PeersFile
 from mini_dnn.running.timing import time_op
 
 TIMING = replace(PUBLISHED, max_repeats=200, budget_s=1.0)
-RUNS_BEFORE_CHECK = 3  # a CUDA graph is warmed up, recorded, and then replayed: the replay is checked
+RUNS_BEFORE_CHECK = 3  # a CUDA graph is warmed up, captured, and replayed: the replay is checked
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """Something on the device that is ready to run."""
+    """Something that is ready to run on the device."""
 
-    op: Callable[[], Any]  # gives the device one run
-    result: Callable[[], np.ndarray]  # what the last run gave, for the check
-    setting: str = ""  # found while it was prepared; the case's own if empty
+    op: Callable[[], Any]  # issues one run to the device
+    result: Callable[[], np.ndarray]  # the result of the last run, for the check
+    setting: str = ""  # found during preparation; if empty, the setting of the case
 
 
 @dataclass(frozen=True)
 class Case:
-    """One row to be: what is run, how, and how its result is checked."""
+    """A future row: what is run, how, and how its result is checked."""
 
     kind: str  # "ours", "library" or "floor"
     peer: str
-    what: str  # "conv1", "conv2", "fused1", "fused2", "network"; of floors also "copy", "read", "write"
+    what: str  # "conv1", "conv2", "fused1", "fused2", "network"; for floors also "copy", "read", "write"
     precision: str
     order: str
     setting: str
-    bytes: int  # that must cross the memory bus: each input and output once
+    bytes: int  # bytes that must be moved: each input and output once
     prepare: Callable[[], AbstractContextManager[Prepared]]
     check: Callable[[np.ndarray], Mapping[str, float]]
-    facts: Mapping[str, Any] = field(default_factory=dict)  # further fields of its row
+    facts: Mapping[str, Any] = field(default_factory=dict)  # additional fields of its row
 
     @property
     def words(self) -> dict[str, str]:
-        """Which row it is."""
+        """The fields that identify the row."""
         names = ("kind", "peer", "what", "precision", "order", "setting")
         return {name: getattr(self, name) for name in names}
 
 
 class Clock(Protocol):
-    """What `time_op` needs of a device."""
+    """The interface that `time_op` needs."""
 
     has_clock: bool
 
@@ -69,16 +69,16 @@ class Clock(Protocol):
         """Milliseconds between two events."""
 
     def flush_cache(self) -> None:
-        """Push everything out of the L2 cache."""
+        """Evict everything from the L2 cache."""
 
     def synchronize(self) -> None:
         """Wait for all work."""
 
 
 class DefaultStream:
-    """The clock of a `CudaDevice` for what PyTorch and CuPy run: both use the default stream.
+    """The clock of a `CudaDevice` for PyTorch and CuPy, which both use the default stream.
 
-    The same driver's events, and the same flush, as on the streams of the device itself.
+    It uses the same driver's events, and the same flush, as on the streams of the device itself.
     """
 
     has_clock = True
@@ -94,12 +94,12 @@ class DefaultStream:
         return self._cuda.Event().record()
 
     def elapsed_ms(self, start: Any, end: Any) -> float:
-        """Milliseconds between two events; waits for the second."""
+        """Return the milliseconds between two events. Waits for the second one."""
         end.synchronize()
         return float(end.time_since(start))
 
     def flush_cache(self) -> None:
-        """Overwrite twice the L2 cache's size, often enough that launches queue up behind it."""
+        """Overwrite twice the size of the L2 cache, long enough for launches to queue up behind it."""
         for _ in range(FLUSHES):
             self._cuda.memset_d8_async(self._flush.memory, 0, self._flush.nbytes)
 
@@ -109,7 +109,7 @@ class DefaultStream:
 
 
 class Budget:
-    """Seconds that a library may take for all its rows."""
+    """The time in seconds that a library may take for all of its rows."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -117,12 +117,12 @@ class Budget:
 
     @property
     def spent(self) -> bool:
-        """Whether nothing is left."""
+        """Whether no time is left."""
         return time.monotonic() >= self._until
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
-        """Raise TimeoutError in the block, in the main thread, when the budget is spent."""
+        """Raise TimeoutError inside the block, in the main thread, when the budget is spent."""
         message = f"the {self.seconds:g} s of --budget are spent"
 
         def ring(signum: int, frame: Any) -> None:
@@ -141,16 +141,16 @@ class Budget:
 
 
 class Session:
-    """The record of a run: rows, and what was skipped, written after each group.
+    """The record of a run: rows and skipped cases, written after each group.
 
     Parameters
     ----------
     record
-        What is said of the run itself; rows are added.
+        The fields that describe the run, to which rows are added.
     gpu
-        Whose sensors are read during each measurement.
+        The GPU whose sensors are read during each measurement.
     out
-        Where the record goes; None keeps it in memory.
+        The file for the record; None keeps it in memory.
     """
 
     def __init__(self, record: dict[str, Any], gpu: Device | None, out: Path | None = None) -> None:
@@ -159,18 +159,18 @@ class Session:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """What was measured so far."""
+        """The rows that were measured so far."""
         return self.record["rows"]
 
     def attempt(self, case: Case, clock: Clock, budget: Budget | None = None) -> bool:
-        """Add the row of a case, or why there is none; whether there is one."""
+        """Add the row of a case, or why there is none. Return whether there is one."""
         try:
             if budget is None:
                 row = measure(case, clock, self._gpu)
             else:
                 with budget():
                     row = measure(case, clock, self._gpu)
-        except Exception as error:  # a library's failure may be of any kind, and ends nothing here
+        except Exception as error:  # a library may raise anything, which must not end the benchmark
             self.skip(case.words, _reason(error), isinstance(error, CheckError))
             return False
         self.rows.append(row)
@@ -180,24 +180,24 @@ class Session:
         return True
 
     def skip(self, words: Mapping[str, str], reason: str, wrong: bool = False) -> None:
-        """Say that a row is missing, and why; ``wrong`` if its result was."""
+        """Record that a row is missing, and why. ``wrong`` means that its result was wrong."""
         self.record["skipped"].append({**words, "reason": reason, "wrong": wrong})
         kind = "WRONG" if wrong else "skipped"
         print(f"{kind}: {' '.join(filter(None, words.values()))}: {reason}", flush=True)
 
     def keep(self) -> None:
-        """Write what there is, so that a later failure costs nothing."""
+        """Write the present record, so that a later failure loses nothing."""
         if self._out:
             write(self.record, self._out, PeersFile)
 
 
 def measure(case: Case, clock: Clock, gpu: Device | None) -> dict[str, Any]:
-    """The row of a case: run, compared with float64, then timed.
+    """Run a case, compare it with float64, time it, and return its row.
 
     Raises
     ------
     CheckError
-        The result is wrong; it gets no time.
+        The result is wrong, so it is not timed.
     """
     with case.prepare() as prepared:
         for _ in range(RUNS_BEFORE_CHECK):
@@ -224,6 +224,6 @@ def measure(case: Case, clock: Clock, gpu: Device | None) -> dict[str, Any]:
 
 
 def _reason(error: Exception) -> str:
-    """The first lines of an error: a compiler's may have hundreds."""
+    """Return the first lines of an error, because a compiler's may have hundreds."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {' | '.join(lines[:3])}"[:250]

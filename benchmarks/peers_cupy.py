@@ -1,4 +1,4 @@
-"""CuPy: a convolution as products by cuBLAS, as one writes it with arrays."""
+"""CuPy: convolutions as products with cuBLAS, as one would write them with arrays."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from peers_common import Case, Prepared
 from peers_problems import Subject
 
 DTYPES = {"fp32": "float32", "fp16": "float16"}
-UNROLLED_BYTES = 2 << 30  # of the windows of the images that are multiplied at a time
+UNROLLED_BYTES = 2 << 30  # of the windows of images that are multiplied at a time
 
 
 def windows(xp: Any, x: Any, R: int, S: int) -> Any:
-    """All windows of a batch, a view: (N, C, H, W) to (N, C, P, Q, R, S)."""
+    """View all windows of a batch: (N, C, H, W) to (N, C, P, Q, R, S)."""
     N, C, H, W = x.shape
     n, c, h, w = x.strides
     shape = (N, C, H - R + 1, W - S + 1, R, S)
@@ -24,13 +24,13 @@ def windows(xp: Any, x: Any, R: int, S: int) -> Any:
 
 
 def by_tensordot(xp: Any, x: Any, w: Any, y: Any) -> None:
-    """One product for all images of a part: channels and filters are summed over."""
+    """Use one product for all images of a part, summed over channels and filters."""
     found = xp.tensordot(w, windows(xp, x, *w.shape[2:]), axes=((1, 2, 3), (1, 4, 5)))  # (M, N, P, Q)
     y[...] = found.transpose(1, 0, 2, 3)
 
 
 def by_matmul(xp: Any, x: Any, w: Any, y: Any) -> None:
-    """A product for each image, all in one call."""
+    """Use a product for each image, all in one call."""
     N, M, P, Q = y.shape
     unrolled = windows(xp, x, *w.shape[2:]).transpose(0, 1, 4, 5, 2, 3)  # (N, C, R, S, P, Q)
     xp.matmul(w.reshape(M, -1), unrolled.reshape(N, -1, P * Q), out=y.reshape(N, M, P * Q))
@@ -43,19 +43,19 @@ WAYS: dict[str, Callable[[Any, Any, Any, Any], None]] = {
 
 
 def in_parts(xp: Any, way: Callable[..., None], x: Any, w: Any, y: Any, images: int) -> None:
-    """The convolution, so many images at a time."""
+    """Convolve ``images`` images at a time."""
     for n in range(0, len(x), images):
         way(xp, x[n : n + images], w, y[n : n + images])
 
 
 def part_of(subject: Subject, itemsize: int) -> int:
-    """Images whose windows take `UNROLLED_BYTES`."""
+    """The number of images whose windows take `UNROLLED_BYTES`."""
     shape = subject.problem
     return max(1, min(shape.N, UNROLLED_BYTES // (shape.K * shape.P * shape.Q * itemsize)))
 
 
 def cases(subjects: Sequence[Subject], xp: Any) -> Iterator[Case]:
-    """Both ways in both precisions, for each convolution alone; ``xp`` is CuPy, or NumPy to try it."""
+    """Yield both ways in both precisions for each convolution. ``xp`` is CuPy, or NumPy to try it."""
     for subject in subjects:
         if subject.operation.name != "conv2d":
             continue

@@ -1,4 +1,4 @@
-"""What moving the bytes alone takes: the driver's copy, and a kernel that only reads and writes."""
+"""Lower bounds from moving the bytes: the driver's copy, and a kernel that only reads and writes."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from mini_dnn.measuring.bench import SWEEP_TIMING
 from mini_dnn.running.timing import time_op
 
 SOURCE = Path(__file__).with_name("floors.cu")
-UNIT = 16  # bytes: bulk copies are multiples of it
+UNIT = 16  # bytes: the granularity of bulk copies
 SHARED_BYTES = 224 * 1024  # of all blocks on a multiprocessor
 MAX_BUFFERS = 32  # as in the kernel
-THREADS = 256  # of a block, of which one moves
+THREADS = 256  # of a block; only one of them moves data
 STREAM_ITEM = 32 * 1024  # bytes of an item that is only read, or only written
-STREAM_ITEMS = 3  # for each image of the batch: about 1 GB at 10,000
+STREAM_ITEMS = 3  # per image of the batch: about 1 GB at 10,000
 
 Prepare = Callable[[], AbstractContextManager[Prepared]]
 
 
 @dataclass(frozen=True)
 class Mix:
-    """Items of so many bytes read and written, each with its bytes on the host."""
+    """Items with numbers of bytes to read and to write, and their bytes on the host."""
 
     what: str
     read: int
@@ -41,30 +41,30 @@ class Mix:
 
     @property
     def items(self) -> int:
-        """How many there are."""
+        """The number of items."""
         return len(self.source)
 
     @property
     def bytes(self) -> int:
-        """That cross the memory bus."""
+        """The number of bytes that are moved."""
         return self.items * (self.read + self.write)
 
 
 @dataclass(frozen=True)
 class Cut:
-    """How the kernel cuts the work."""
+    """How the kernel divides the work."""
 
     parts: int  # of an item
-    blocks: int  # on a multiprocessor
+    blocks: int  # per multiprocessor
     lag: int  # groups of stores that may still read their buffers while the next part is loaded
 
     def pitch(self, mix: Mix) -> int:
-        """Bytes from one buffer to the next: the largest part, in whole lines."""
+        """Bytes from one buffer to the next: the largest part, rounded up to whole lines."""
         largest = -(-mix.read // UNIT // self.parts) * UNIT if mix.read else mix.write // self.parts
         return -(-largest // 128) * 128
 
     def buffers(self, mix: Mix) -> int:
-        """How many parts are under way in a block."""
+        """The number of parts in flight in a block."""
         return min(MAX_BUFFERS, SHARED_BYTES // self.blocks // self.pitch(mix))
 
     def fits(self, mix: Mix) -> bool:
@@ -72,7 +72,7 @@ class Cut:
         return self.lag < self.buffers(mix) and self.parts * UNIT <= max(mix.read, UNIT)
 
     def __str__(self) -> str:
-        """For a row's setting."""
+        """A text for a row's setting."""
         return f"{self.parts} parts an item, {self.blocks} blocks a multiprocessor, LAG {self.lag}"
 
 
@@ -80,9 +80,9 @@ CUTS = (Cut(1, 1, 1), Cut(1, 1, 2), Cut(1, 2, 1), Cut(2, 1, 2), Cut(2, 2, 1), Cu
 
 
 def cases(subjects: Sequence[Subject], device: Device) -> Iterator[Case]:
-    """The driver's copy, pure reading, pure writing, and each subject's own mix.
+    """Yield the driver's copy, reading only, writing only, and the mix of each subject.
 
-    All have the first subject's batch.
+    All have the batch size of the first subject.
     """
     batch = subjects[0].problem.batch
     facts = {"batch": batch}
@@ -98,7 +98,7 @@ def cases(subjects: Sequence[Subject], device: Device) -> Iterator[Case]:
 
 
 def mix_of(subject: Subject) -> Mix:
-    """The bytes of a subject's images and results; weights are too few to count."""
+    """The bytes of a subject's images and results. Weights are too small to matter."""
     x, y = subject.input, subject.problem.arrays[subject.output]
     read, write = x[0].nbytes, y.nbytes // y.shape[0]
     images = next(n for n in (1, 2, 4) if n * read % UNIT == 0 and n * write % UNIT == 0)
@@ -108,7 +108,7 @@ def mix_of(subject: Subject) -> Mix:
 
 
 def moved(mix: Mix, cut: Cut, item: int) -> np.ndarray:
-    """What the kernel writes for an item: each part of the input again and again, to fill its share."""
+    """What the kernel writes for an item: each part of the input, repeated to fill its share."""
 
     def begin(size: int, part: int) -> int:
         return size // UNIT * part // cut.parts * UNIT
@@ -137,7 +137,7 @@ def _case(mix: Mix, facts: Mapping[str, Any], setting: str, prepare: Prepare) ->
 
 
 def _check(differing: np.ndarray) -> dict[str, float]:
-    """``differing`` counts the bytes of each compared item that are not as they should be."""
+    """Report errors. ``differing`` is the number of wrong bytes in each compared item."""
     if differing.any():
         raise CheckError(f"{int(differing.sum())} bytes of {len(differing)} compared items are wrong")
     return {"relative_error": 0.0, "max_error": 0.0}
@@ -154,7 +154,7 @@ def _copied(mix: Mix, device: Device) -> Iterator[Prepared]:
 
 @contextmanager
 def _moved(mix: Mix, device: Device) -> Iterator[Prepared]:
-    """The fastest cut of those that fit, by a quick look at each."""
+    """Prepare the fastest cut among those that fit, after a quick measurement of each."""
     if device.arch < 90:
         raise DeviceError(f"bulk copies need sm_90; this GPU is sm_{device.arch}")
     if mix.items == 0:
@@ -177,7 +177,7 @@ def _moved(mix: Mix, device: Device) -> Iterator[Prepared]:
 def mover(
     mix: Mix, cut: Cut, device: Device, source: Buffer, target: Buffer, counters: Buffer
 ) -> Callable[[], None]:
-    """A function that launches the kernel once."""
+    """Return a function that launches the kernel once."""
     module = device.compile(SOURCE, {"LAG": cut.lag})
     pitch, buffers = cut.pitch(mix), cut.buffers(mix)
     numbers = (mix.items, mix.read, mix.write, cut.parts, buffers, pitch)
@@ -188,10 +188,10 @@ def mover(
 
 @contextmanager
 def _buffers(mix: Mix, device: Device) -> Iterator[tuple[Buffer, Buffer, Buffer]]:
-    """Source, target and counters; the source as on the host, the counters 0."""
+    """Allocate source, target and counters. The source is copied from the host, and the counters are 0."""
     found: list[Buffer] = []
     try:
-        source = mix.source.shape if mix.read else (UNIT,)  # a buffer has to have something
+        source = mix.source.shape if mix.read else (UNIT,)  # a buffer must not be empty
         shapes = {"source": source, "target": (mix.items, mix.write), "counters": (8,)}
         for name, shape in shapes.items():
             found.append(device.empty(name, shape, np.uint8))
@@ -206,7 +206,7 @@ def _buffers(mix: Mix, device: Device) -> Iterator[tuple[Buffer, Buffer, Buffer]
 
 
 def _differing(target: Buffer, mix: Mix, expected: np.ndarray, device: Device) -> np.ndarray:
-    """Bytes that differ in items all over the target; ``expected`` has these items, or all of them."""
+    """Count differing bytes in items all over the target. ``expected`` has these items, or all of them."""
     chosen = spread(mix.items)
     if len(expected) == mix.items:
         expected = expected[chosen]

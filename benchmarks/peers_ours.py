@@ -20,14 +20,14 @@ from mini_dnn.variant import names as names_of
 
 
 def variants(names: Sequence[str]) -> list[Variant]:
-    """The variants of these names, and all of the whole network.
+    """Return the variants with these names, and all of the whole network.
 
     Raises
     ------
     UsageError
         One of them runs on the host.
     VariantError
-        There is none of that name.
+        There is none with such a name.
     """
     found = [find(name) for name in [*names, *names_of(NETWORK)]]
     for variant in found:
@@ -39,7 +39,7 @@ def variants(names: Sequence[str]) -> list[Variant]:
 
 
 def cases(chosen: Sequence[Variant], subjects: Sequence[Subject], device: Device) -> Iterator[Case]:
-    """A case for each subject and each variant that solves it."""
+    """Yield a case for each subject and each variant that solves it."""
     for subject in subjects:
         for variant in chosen:
             if variant.op == subject.operation.name:

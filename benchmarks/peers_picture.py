@@ -1,4 +1,4 @@
-"""The picture of a comparison: a bar for each of ours and each library, a line for the bytes alone."""
+"""Draw a comparison: a bar for each of our kernels and each library, and a line for moving the bytes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GROUPS = {
     "The two convolutions with ReLU and max-pool, sum": ("fused1", "fused2"),
     "The whole network, images on the GPU": ("network",),
 }
-BAR = 0.24  # inches, height of a bar and the space to the next
+BAR = 0.24  # inches, height of a bar including the space to the next one
 GROUP = 0.75  # inches around the bars of a group
 PALE = 0.6  # opacity of the libraries' bars
 FORMS = (".svg", ".png")
@@ -31,7 +31,7 @@ FORMS = (".svg", ".png")
 
 @dataclass(frozen=True)
 class Bar:
-    """One of ours or a library at one precision, each part in its fastest setting."""
+    """One of our kernels or a library in one precision, each part in its fastest setting."""
 
     name: str
     ours: bool
@@ -39,7 +39,7 @@ class Bar:
 
 
 def check_form(path: Path) -> None:
-    """Refuse a picture's file by its name.
+    """Check the file name of a picture.
 
     Raises
     ------
@@ -51,15 +51,15 @@ def check_form(path: Path) -> None:
 
 
 def read(file: Path) -> PeersFile:
-    """A stored record.
+    """Read a stored record.
 
     Raises
     ------
     DataError
-        It is not one, or was written by an older version; names file and field.
+        The file is not a record, or was written by an older version. The message names file and field.
     """
     content = read_json(file)
-    known = SCHEMAS[1:]  # the first has libraries alone
+    known = SCHEMAS[1:]  # the first schema has only libraries
     if content.get("schema") not in known:
         raise DataError(
             f"{file} is no comparison that this version draws, whose schemas are {' and '.join(known)}; "
@@ -72,7 +72,7 @@ def read(file: Path) -> PeersFile:
 
 
 def bars(rows: Iterable[PeerRow], parts: Sequence[str]) -> list[Bar]:
-    """What has times for all parts, the fastest first."""
+    """Everything that has times for all parts, fastest first."""
     fastest: dict[tuple[str, str, str], dict[str, float]] = {}
     for row in rows:
         if row.kind != "floor" and row.what in parts:
@@ -87,13 +87,13 @@ def bars(rows: Iterable[PeerRow], parts: Sequence[str]) -> list[Bar]:
 
 
 def floor_ms(rows: Iterable[PeerRow], parts: Sequence[str]) -> float | None:
-    """The time that moving the bytes of all parts took; None if one was not measured."""
+    """The time for moving the bytes of all parts; None if one was not measured."""
     times = {row.what: row.op_ms for row in rows if row.kind == "floor"}
     return sum(times[part] for part in parts) if set(parts) <= set(times) else None
 
 
 def draw(record: PeersFile, theme: Theme) -> Figure:
-    """A chart for each operation, with one logarithmic axis for all."""
+    """Draw a chart for each operation, with one logarithmic axis for all."""
     rows = record.rows
     charts = {title: (bars(rows, parts), floor_ms(rows, parts)) for title, parts in GROUPS.items()}
     charts = {title: chart for title, chart in charts.items() if chart[0]}
@@ -101,7 +101,7 @@ def draw(record: PeersFile, theme: Theme) -> Figure:
     figure = Figure(figsize=(WIDTH, sum(heights) + 0.8), layout="constrained")
     every = [bar.ms for found, _ in charts.values() for bar in found]
     every += [floor for _, floor in charts.values() if floor]
-    limits = (min(every) / 1.6, max(every) * 1.6)  # a logarithmic axis has no zero for bars to start at
+    limits = (min(every) / 1.6, max(every) * 1.6)  # a logarithmic axis has no zero at which bars could start
     axes = figure.subplots(len(charts), 1, squeeze=False, height_ratios=heights)[:, 0]
     for chart, (title, (found, floor)) in zip(axes, charts.items(), strict=True):
         _chart(chart, title, found, floor, limits, theme)
@@ -147,7 +147,7 @@ def _chart(
 
 
 def save(record: PeersFile, path: Path) -> None:
-    """Write the picture, on a ground of its own: it reads on light and dark pages."""
+    """Write the picture with its own background, so that it is readable on light and dark pages."""
     check_form(path)
     drawn = picture(partial(draw, record))
     path.write_bytes(drawn.png if path.suffix == ".png" else drawn.light_svg)

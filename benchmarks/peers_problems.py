@@ -1,4 +1,4 @@
-"""What is computed: convolutions and the whole network, with their float64 answers and the check."""
+"""The subjects of the comparison: convolutions and the whole network, with float64 answers and the check."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from mini_dnn.measuring.inference import Program
 from mini_dnn.ops import Arrays, Operation
 from mini_dnn.ops.compare import compare
 
-CHECKED = 64  # entries that are compared with float64, from all over the batch
-WORDS = {"conv2d": "conv{}", "conv2d_relu_pool": "fused{}"}  # for the problems of these, in their order
+CHECKED = 64  # entries that are compared with float64, spread over the batch
+# Names for the problems of these operations, in order
+WORDS = {"conv2d": "conv{}", "conv2d_relu_pool": "fused{}"}
 NETWORK = "lenet"
-# What a library may be off, whatever the order of its sums: of ||y - reference|| / ||reference||, and of the
-# largest error over the largest value
+# The largest error that a library may have, whatever the order of its sums: ||y - reference|| /
+# ||reference||, and the largest error divided by the largest value
 TOLERANCE = {"fp32": (1e-5, 1e-4), "tf32": (2e-3, 1e-2), "fp16": (2e-3, 1e-2)}
 
 
@@ -29,19 +30,19 @@ class Subject:
     Parameters
     ----------
     what
-        It in a word: "conv1", "conv2", "fused1", "fused2" or "network".
+        A word for it: "conv1", "conv2", "fused1", "fused2" or "network".
     operation, name, problem
-        Which problem it is.
+        The problem.
     arrays
-        All that is given, by name.
+        All inputs by name.
     fetched
-        Indices of the entries whose results the check wants.
+        Indices of the entries whose results the check needs.
     checked
-        Which of those have an answer.
+        Those among them that have an answer.
     expected, bound
-        Their answers, and how far an answer in some precision may be off.
+        Their answers, and the largest error of an answer in each precision.
     labels
-        The right class of each entry of the batch; None where there are no classes.
+        The right class of each entry of the batch; None if there are no classes.
     """
 
     what: str
@@ -57,7 +58,7 @@ class Subject:
 
     @property
     def input(self) -> np.ndarray:
-        """The input that comes with each call."""
+        """The input that is passed in each call."""
         (name,) = (name for name, array in self.problem.named("in").items() if array.split)
         return self.arrays[name]
 
@@ -69,16 +70,16 @@ class Subject:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Which problem it is, for a row."""
+        """The fields of a row that identify the problem."""
         return {"op": self.operation.name, "problem": self.name, "batch": self.problem.batch}
 
     def check_library(self, found: np.ndarray, precision: str) -> dict[str, float]:
-        """Errors of a library's results of the fetched entries; of a network's, as `check_ours`.
+        """Check a library's results for the fetched entries. For a network, this is the same as `check_ours`.
 
         Raises
         ------
         CheckError
-            They are too large, or something is no number.
+            The errors are too large, or a result is not finite.
         """
         if self.labels is not None:
             return self.check_ours(found, precision)
@@ -90,12 +91,12 @@ class Subject:
         return errors
 
     def check_ours(self, found: np.ndarray, precision: str) -> dict[str, float]:
-        """Errors of a variant's results of the fetched entries, under the operation's own bound.
+        """Check a variant's results for the fetched entries against the operation's own bound.
 
         Raises
         ------
         CheckError
-            An element is off by more, or no number.
+            The error of an element is larger, or an element is not finite.
         """
         comparison = compare(found[self.checked], self.expected, self.bound[precision])
         if not comparison.ok:
@@ -114,12 +115,12 @@ class Subject:
 
 
 def spread(batch: int) -> np.ndarray:
-    """Indices of entries all over a batch, the first and the last among them."""
+    """Indices of entries spread over a batch, including the first and the last."""
     return np.unique(np.linspace(0, batch - 1, CHECKED).astype(np.int64))
 
 
 def layers(batch: int) -> list[Subject]:
-    """conv1, conv2, fused1 and fused2, both layers with one input each."""
+    """conv1, conv2, fused1 and fused2. Both kinds of a layer have the same input."""
     inputs: dict[str, Arrays] = {}
     found = []
     for op, word in WORDS.items():
@@ -148,7 +149,7 @@ def subject(
     arrays: Arrays,
     labels: np.ndarray | None = None,
 ) -> Subject:
-    """The subject that these arrays are; of one with labels all results are fetched."""
+    """The subject for these arrays. If it has labels, all results are fetched."""
     chosen = spread(problem.batch)
     cut = problem.with_batch(len(chosen))
     given = {name: a[chosen] if cut.arrays[name].split else a for name, a in arrays.items()}

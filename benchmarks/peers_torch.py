@@ -20,7 +20,7 @@ from torch.nn import functional
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16}
 FORMATS = {"NCHW": torch.contiguous_format, "NHWC": torch.channels_last}
 COMPILED = "torch.compile"
-MODES = ("max-autotune", "max-autotune-no-cudagraphs")  # the second where the first fails
+MODES = ("max-autotune", "max-autotune-no-cudagraphs")  # the second one is used if the first one fails
 BENCHMARK = "cudnn.benchmark"
 
 
@@ -30,7 +30,7 @@ def _fixed(weight: Tensor) -> nn.Parameter:
 
 
 class Conv(nn.Module):
-    """A convolution; with a pool also ReLU and max-pool."""
+    """A convolution, with ReLU and max-pool if ``pool`` is given."""
 
     def __init__(self, weight: Tensor, pool: int) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Conv(nn.Module):
 
 
 class CudnnConvRelu(Conv):
-    """The same with cuDNN's own fusion of convolution and ReLU."""
+    """The same with cuDNN's fusion of convolution and ReLU."""
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, C, H, W) to the pooled output."""
@@ -75,20 +75,20 @@ Wrap = Callable[[nn.Module, Tensor], Callable[[Tensor], Tensor]]
 
 
 def eager(module: nn.Module, x: Tensor) -> Callable[[Tensor], Tensor]:
-    """The module as it is."""
+    """The module in eager mode."""
     return module
 
 
 def compiled(mode: str, module: nn.Module, x: Tensor) -> Callable[[Tensor], Tensor]:
-    """The module through torch.compile."""
+    """The module compiled with torch.compile."""
     torch._dynamo.reset()
     if mode == MODES[0]:
-        torch._dynamo.mark_static_address(x)  # else its CUDA graph would copy the whole input first
+        torch._dynamo.mark_static_address(x)  # otherwise, its CUDA graph would first copy the whole input
     return torch.compile(module, mode=mode, dynamic=False)  # type: ignore[return-value]
 
 
 def versions() -> dict[str, Any]:
-    """Of PyTorch and what it calls."""
+    """The versions of PyTorch and of what it calls."""
     found: dict[str, Any] = {"torch": torch.__version__, "cudnn": torch.backends.cudnn.version()}
     with suppress(PackageNotFoundError):
         found["triton"] = version("triton")
@@ -101,13 +101,13 @@ class Way:
 
     precision: str
     order: str
-    kind: type[Conv] = Conv  # of layers
+    kind: type[Conv] = Conv  # for layers
     wrap: Wrap = eager
     where: str = "cuda"
 
 
 def eager_cases(subjects: Sequence[Subject], where: str = "cuda") -> Iterator[Case]:
-    """Every precision and order of axes; of ReLU and pool also cuDNN's own fusion."""
+    """Yield every precision and order of axes. For ReLU and pooling, also cuDNN's fusion."""
     for subject, precision, order in itertools.product(subjects, DTYPES, FORMATS):
         way = Way(precision, order, where=where)
         if subject.what.startswith("conv"):
@@ -122,9 +122,9 @@ def eager_cases(subjects: Sequence[Subject], where: str = "cuda") -> Iterator[Ca
 def run_compiled(
     session: Session, subjects: Sequence[Subject], clock: Clock, budget: Budget, where: str = "cuda"
 ) -> None:
-    """torch.compile of each subject in the order of axes that is best without it; of the network in both.
+    """Measure torch.compile for each subject in the best order of axes without it; for the network in both.
 
-    The network first and its second order last, as the budget may end before all are compiled.
+    The network comes first and its second order last, because the budget may end before all are compiled.
     """
     network = [subject for subject in subjects if subject.operation.name == NETWORK]
     fused = [subject for subject in subjects if subject.what.startswith("fused")]
@@ -141,7 +141,7 @@ def run_compiled(
 
 
 def orders(rows: Sequence[Mapping[str, Any]], what: str, precision: str) -> list[str]:
-    """Orders of axes by the eager times of these, the fastest first; as in `FORMATS` where there are none."""
+    """Orders of axes, fastest first by eager times. Without times, they are in the order of `FORMATS`."""
     times = dict.fromkeys(FORMATS, float("inf"))
     for row in rows:
         if (row["kind"], row["what"], row["precision"]) == ("library", what, precision):
@@ -172,7 +172,7 @@ def _case(subject: Subject, peer: str, setting: str, way: Way) -> Case:
 
 
 def use(precision: str) -> None:
-    """Let cuDNN and cuBLAS take TF32, or not; and let cuDNN try its algorithms."""
+    """Allow TF32 in cuDNN and cuBLAS, or not, and let cuDNN benchmark its algorithms."""
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.allow_tf32 = precision == "tf32"
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
@@ -184,10 +184,10 @@ def _prepared(subject: Subject, way: Way) -> Iterator[Prepared]:
     module, x = on_device(subject, way)
     fetched = torch.from_numpy(subject.fetched).to(way.where)
     held: dict[str, Any] = {"run": way.wrap(module, x), "x": x}
-    del module, x  # what is held alone keeps their memory
+    del module, x  # `held` alone keeps their memory
 
     def op() -> None:
-        held.pop("y", None)  # its memory is taken again
+        held.pop("y", None)  # its memory is needed again
         held["y"] = held["run"](held["x"])
 
     try:
@@ -206,7 +206,7 @@ def on_device(subject: Subject, way: Way) -> tuple[nn.Module, Tensor]:
 
     def tensor(array: Any, dtype: torch.dtype) -> Tensor:
         found = torch.from_numpy(array).to(way.where)
-        # not contiguous(): for one channel both orders are contiguous, and only to() changes the strides
+        # not contiguous(): with one channel both orders are contiguous, and only to() changes the strides
         return found.to(dtype=dtype, memory_format=memory) if array.ndim == 4 else found.to(dtype)
 
     if subject.operation.name == NETWORK:

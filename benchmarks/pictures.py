@@ -1,16 +1,16 @@
-"""ResNet-18 from pictures' files to classes on a GPU: latency, images a second, and bytes from pinned memory.
+"""Measure ResNet-18 from picture files to classes on a GPU: latency, throughput, and page-locked inputs.
 
 ``python benchmarks/pictures.py --out FILE.json``
 
-The pictures are JPEG and PNG files that are drawn at random, with smooth content, as photographs have; the
-weights are random, as neither decoding nor kernels ask what they are. Measured are
+The pictures are JPEG and PNG files with random smooth content, similar to photographs. The weights are
+random, because neither decoding nor kernels depend on them. The measurements are:
 
-- one file at a time, from its name to the probabilities of its classes: all of it, and what is left without
-  decoding and resizing, at the median and at the 99th percentile;
-- the folder, as ``run.py classify`` takes it: decoded on all cores, beside copies and kernels;
-- the same pictures decoded already, from files of bytes that are mapped to memory, as rows and as planes;
-- these files by ``run.py classify`` itself, with what it says of its limit, also with ``--gpus 1``;
-- batches of bytes that lie in pinned memory, beside their copies alone and the kernels alone.
+- one file at a time, from its name to the probabilities: the whole time, and the time without decoding and
+  resizing, at the median and at the 99th percentile;
+- a folder as processed by ``run.py classify``: decoded on all cores, concurrently with copies and kernels;
+- the same pictures already decoded, in files of bytes that are mapped to memory, as rows and as planes;
+- these files with ``run.py classify`` itself, with the limit that it reports, also with ``--gpus 1``;
+- batches of bytes in page-locked memory, compared with their copies alone and the kernels alone.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ from mini_dnn.pictures.sources import sources
 from mini_dnn.running.resident import Resident
 from mini_dnn.variant import Variant, find
 
-WIDE, HIGH = 500, 375  # pixels of a picture, which are those of most pictures of ImageNet
-COARSE = 16  # the content is noise of so many pixels, made smooth
-BATCHES = 200  # that are timed from pinned memory
+WIDE, HIGH = 500, 375  # pixels of a picture, as for most pictures of ImageNet
+COARSE = 16  # the content is smoothed noise of this many pixels
+BATCHES = 200  # timed batches from page-locked memory
 WARM = 10  # files that are not counted
 SEED = 0
 TIMES, REPEATS = 64, 32  # how often pictures are in a file, and how often a file is named
-END_BYTES = 2000  # of the program's output, in which its last lines are
+END_BYTES = 2000  # of the program's output, which contain its last lines
 ROOT = Path(__file__).parents[1]
 NOTE = "milliseconds; pictures drawn at random"
 
 
 def draw_pictures(folder: Path, count: int) -> list[Path]:
-    """Files of pictures, every fourth one a PNG and the others JPEG."""
+    """Create files of pictures: every fourth one is PNG, the others are JPEG."""
     rng, found = np.random.default_rng(SEED), []
     for i in range(count):
         noise = rng.integers(0, 256, (HIGH // COARSE, WIDE // COARSE, 3), np.uint8)
@@ -72,7 +72,7 @@ def draw_pictures(folder: Path, count: int) -> list[Path]:
 
 
 def classifier_at_random(folder: Path) -> Classifier:
-    """ResNet-18 as for ImageNet, with weights as training starts with."""
+    """ResNet-18 for ImageNet, with initial weights of a training."""
     file = folder / "weights.h5"
     info = WeightsInfo("synthetic", {}, SEED, "", description=RESNET18.to_json())
     save(file, build(RESNET18, np.random.default_rng(SEED)), info)
@@ -80,7 +80,7 @@ def classifier_at_random(folder: Path) -> Classifier:
 
 
 def latency(classifier: Classifier, variant: Variant, files: Sequence[Path], device: Device) -> Row:
-    """Of one file at a time."""
+    """Measure one file at a time."""
     whole, decoding, first = [], [], files[:WARM]
     with classifier.on_device(variant, 1, device) as (serve, _):
         for file in [*first, *files]:
@@ -100,7 +100,7 @@ def latency(classifier: Classifier, variant: Variant, files: Sequence[Path], dev
 def throughput(
     classifier: Classifier, variant: Variant, names: Sequence[Path], batch: int, device: Device, kind: str
 ) -> Row:
-    """Of a folder, or of a file of pixels, with decoding, copies and kernels beside each other."""
+    """Measure a folder, or a file of pixels, with concurrent decoding, copies and kernels."""
     found, spent = sources([str(name) for name in names], None, classifier.recipe), Spent()
     with classifier.on_device(variant, batch, device) as (serve, size):
         feed = Feed(found, classifier.recipe, size, os.cpu_count() or 1)
@@ -116,7 +116,7 @@ def throughput(
 
 
 def program(weights: Path, variant: Variant, names: Sequence[Path], kind: str, flags: Sequence[str]) -> Row:
-    """Of ``run.py classify``, by what it says."""
+    """Run ``run.py classify`` and parse its output."""
     words = [sys.executable, str(ROOT / "run.py"), "classify", *map(str, names), "--network", "resnet18"]
     words += ["--weights", str(weights), "--impl", variant.name, *flags]
     with tempfile.TemporaryFile("w+") as out:
@@ -131,7 +131,7 @@ def program(weights: Path, variant: Variant, names: Sequence[Path], kind: str, f
 
 
 def decoded_files(folder: Path, files: Iterable[Path], recipe: Recipe, times: int) -> dict[str, Path]:
-    """All pictures so many times, as a file of rows of pixels and as one of planes."""
+    """Write all pictures ``times`` times, as a file of rows of pixels and as one of planes."""
     pixels = np.array([decode(file, recipe) for file in files])
     forms = {"rows": pixels, "planes": np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))}
     for name, form in forms.items():
@@ -140,14 +140,14 @@ def decoded_files(folder: Path, files: Iterable[Path], recipe: Recipe, times: in
 
 
 def pinned(variant: Variant, problem: ResNetShape, device: Device, count: int = BATCHES) -> Row:
-    """Batches that lie in pinned memory, one after the other; copies and kernels alone."""
+    """Measure consecutive batches in page-locked memory, and copies and kernels alone."""
     arrays = dict(ops.find("resnet").inputs(problem, SEED))
     weights = {name: arrays[name] for name in problem.named("weight")}
     resident = Resident(variant, problem, weights, device)
     left = 0
 
     def fill(inputs: np.ndarray) -> int:
-        """Nothing is written: what lies there is sent again."""
+        """Write nothing: the present content is sent again."""
         nonlocal left
         left -= 1
         return len(inputs) if left >= 0 else 0
@@ -184,7 +184,7 @@ def pinned(variant: Variant, problem: ResNetShape, device: Device, count: int = 
 
 
 def said(row: Row) -> str:
-    """A row in words."""
+    """Format a row as text."""
     if row["kind"] == "latency":
         parts = [
             f"{name} {row[f'{name}_p50_ms']:.3f}, p99 {row[f'{name}_p99_ms']:.3f}"
@@ -209,10 +209,17 @@ def main(words: Sequence[str] | None = None) -> int:
     """Measure, print and write."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("--impl", default="networks/resnet18/v6_graph", help="a network")
-    parser.add_argument("--pictures", type=int, default=1024, help="files (default %(default)s)")
-    parser.add_argument("--batch", type=int, default=64, help="of all but the first part")
-    parser.add_argument("--out", type=Path)
+    parser.add_argument(
+        "--impl", default="networks/resnet18/v6_graph", help="a variant of the network (default: %(default)s)"
+    )
+    parser.add_argument("--pictures", type=int, default=1024, help="number of files (default: %(default)s)")
+    parser.add_argument(
+        "--batch",
+        type=int,
+        default=64,
+        help="batch size of all parts except the first (default: %(default)s)",
+    )
+    parser.add_argument("--out", type=Path, help="write the results to this JSON file")
     given = parser.parse_args(words)
     variant, rows = find(given.impl), list[Row]()
     with closing(open_device("cuda")) as device, tempfile.TemporaryDirectory() as name:

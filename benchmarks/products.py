@@ -1,19 +1,19 @@
-"""Variants of the matrix product in turn, one product after another in a CUDA graph.
+"""Time variants of the matrix product, in CUDA graphs of consecutive products.
 
 ``python benchmarks/products.py --impl gemm/cublas,gemm/v7 --shapes 4096,4096,4096,fp16,fp16 --out FILE.json``
 
-A graph goes through sets of operands that are more than the L2 cache together, so that nothing is found
-there, and is replayed. All products of a variant share its scratch buffers, as all calls of cuBLAS share a
-workspace. Variants take turns, so that they meet the same clock and the same neighbours.
+A graph uses many sets of operands, which together are larger than the L2 cache, so that none of them is found
+there. All products of a variant share its scratch buffers, as all calls of cuBLAS share a workspace. Variants
+take turns, so that clock rates and other load on the GPU are the same for all.
 
 - ``burst``: the GPU rests before each turn of a few milliseconds.
-- ``sustained``: turns follow each other without rest. A large product is then limited by power.
+- ``sustained``: turns follow each other without rest. Then power limits a large product.
 
-``--random 200`` adds problems of random sizes up to 4096, odd ones among them; those are timed in short turns
-and not compared with float64.
+``--random 200`` adds 200 problems of random sizes up to 4096, including odd ones. They are timed in short
+turns and not compared with float64.
 
-Kernels that may begin early (programmatic dependent launch) do so in a row ``early``; in the row without that
-word everything waits for what is ahead of it, as cuBLAS does.
+Kernels that may start early (programmatic dependent launch) do so in the rows ``early``. In the rows without
+that word, every kernel waits for the previous one, as those of cuBLAS do.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from mini_dnn.variant import Launch, Planned, find
 from mini_dnn.variant.plan import Code
 
 OPERATION = ops.find("gemm")
-MOVED = 256e6  # bytes of all sets of operands: five times an H200's L2
+MOVED = 256e6  # of all sets of operands: five times the L2 cache of an H200
 MOST_SETS = 64
 LARGEST = 4096  # side of a random problem
 NOTE = "microseconds a product, turn by turn"
@@ -69,7 +69,7 @@ MODES = {"burst": Mode("burst", 5, 0.004, 0.06), "sustained": Mode("sustained", 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A variant that takes turns, and its graph."""
+    """A variant that takes turns, with its graph."""
 
     name: str
     graph: Graph
@@ -77,23 +77,24 @@ class Candidate:
 
 
 def late(planned: Planned) -> Planned:
-    """The same plan, where every kernel waits for what is ahead of it."""
+    """The same plan, in which every kernel waits for the previous one."""
     steps = tuple(replace(s, early=False) if isinstance(s, Launch) else s for s in planned.steps)
     return replace(planned, steps=steps)
 
 
 def sets_of(problem: Any) -> int:
-    """Sets of operands that are more than the cache together."""
+    """The number of sets of operands that are together larger than the cache."""
     return max(2, min(MOST_SETS, int(MOVED / problem.min_bytes) + 1))
 
 
 @contextmanager
 def chain(name: str, planned: Planned, arrays: Arrays, device: Device, check: bool) -> Iterator[Candidate]:
-    """A graph of one product a set of operands; the first result is compared with float64."""
+    """Yield a graph with one product per set of operands. The first result is compared with float64."""
     problem = planned.problem
     with ExitStack() as stack:
         module = device.compile(planned.source, planned.defines)
-        others = compile_others(planned, device)  # once: all products of a chain run one copy of the code
+        # Once, because all products of a chain use one copy of the code
+        others = compile_others(planned, device)
         executions = []
         for _ in range(sets_of(problem)):
             execution = Execution(planned, module, device, others=others)
@@ -124,7 +125,7 @@ def share(execution: Execution, other: Execution, names: Iterable[str]) -> None:
 
 
 def compare(name: str, planned: Planned, arrays: Arrays, execution: Execution, device: Device) -> None:
-    """Say whether the result of a chain agrees with float64."""
+    """Print whether the result of a chain agrees with float64."""
     problem = planned.problem
     outputs = {}
     for key, array in problem.named("out").items():
@@ -135,7 +136,7 @@ def compare(name: str, planned: Planned, arrays: Arrays, execution: Execution, d
 
 
 def take_turns(candidates: Sequence[Candidate], mode: Mode, device: Device) -> dict[str, list[float]]:
-    """Microseconds a product, turn by turn."""
+    """Return the microseconds per product, turn by turn."""
 
     def timed(one: Candidate, count: int) -> float:
         start = device.record()
@@ -160,7 +161,7 @@ Row = dict[str, Any]
 
 
 def build_ahead(problems: Sequence[Any], impl: Sequence[str], device: Device) -> None:
-    """Compile all kernels that will be wanted, a compiler a core."""
+    """Compile all kernels that will be needed, one compiler per core."""
     build_plans(
         (
             variant.planned(problem, device.max_shared_bytes)
@@ -173,7 +174,7 @@ def build_ahead(problems: Sequence[Any], impl: Sequence[str], device: Device) ->
 
 
 def build_plans(plans: Iterable[Planned], device: Device) -> None:
-    """Compile the kernels of plans, each once, a compiler a core."""
+    """Compile the kernels of plans, each once, one compiler per core."""
     wanted = {
         code: None
         for planned in plans
@@ -184,7 +185,7 @@ def build_plans(plans: Iterable[Planned], device: Device) -> None:
 
 
 def random_problems(count: int) -> Iterator[tuple[Any, Arrays]]:
-    """Problems of random sizes in halves, with inputs out of one pool."""
+    """Yield problems of random sizes in halves, with inputs from one pool."""
     rng = np.random.default_rng(0)
     pool = rng.standard_normal(LARGEST**2, np.float32).astype(np.float16)
     for m, n, k in rng.integers(1, LARGEST + 1, (count, 3)).tolist():
@@ -200,7 +201,7 @@ def measure(
     device: Device,
     check: bool,
 ) -> list[Row]:
-    """Rows of one problem: every variant that takes it, in every mode."""
+    """Measure one problem: every variant that supports it, in every mode."""
     rows = []
     print(f"{problem}: {sets_of(problem)} sets", flush=True)
     with ExitStack() as stack:
@@ -236,12 +237,19 @@ def main(words: Sequence[str] | None = None) -> int:
     """Measure, print and write."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("--impl", required=True, help="variants; others are compared with the first")
-    parser.add_argument("--shapes", action="append", default=[], help="a problem; may be repeated")
-    parser.add_argument("--random", type=int, default=0, help="problems of random sizes, beyond those")
-    parser.add_argument("--modes", default="burst,sustained")
+    parser.add_argument(
+        "--impl", required=True, help="variants, separated by commas; the others are compared with the first"
+    )
+    parser.add_argument(
+        "--shapes",
+        action="append",
+        default=[],
+        help="a problem, such as 4096,4096,4096,fp16,fp16; may be repeated",
+    )
+    parser.add_argument("--random", type=int, default=0, help="number of additional problems of random sizes")
+    parser.add_argument("--modes", default="burst,sustained", help="default: %(default)s")
     parser.add_argument("--no-check", action="store_true", help="do not compare results with float64")
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=Path, help="write the results to this JSON file")
     given = parser.parse_args(words)
     modes = [MODES[name] for name in given.modes.split(",")]
     impl, check = given.impl.split(","), not given.no_check

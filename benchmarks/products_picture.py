@@ -1,4 +1,4 @@
-"""The picture of products of random sizes: how fast a variant is beside another one, size after size.
+"""Draw the speed of a variant relative to another one, for products of random sizes.
 
 ``python benchmarks/products_picture.py results/products/random.json --picture FILE.svg``
 """
@@ -23,7 +23,7 @@ HEIGHT = 3.2  # inches
 
 
 def ratios(file: Path, base: str, variant: str) -> list[tuple[int, float]]:
-    """Operations of each product, and how many times faster ``variant`` is than ``base``."""
+    """Return the FLOPs of each product, and how many times as fast as ``base`` ``variant`` is."""
     times: dict[str, dict[str, float]] = {}
     for row in json.loads(file.read_text())["rows"]:
         times.setdefault(row["problem"], {})[row["variant"]] = statistics.median(row["us"])
@@ -36,7 +36,7 @@ def ratios(file: Path, base: str, variant: str) -> list[tuple[int, float]]:
 
 
 def draw(found: Sequence[tuple[int, float]], base: str, variant: str, theme: Theme) -> Figure:
-    """A point a product, and a line where both are equally fast."""
+    """Draw a point for each product, and a line at equal speed."""
     figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
     axes = figure.add_subplot()
     axes.scatter(
@@ -52,11 +52,11 @@ def draw(found: Sequence[tuple[int, float]], base: str, variant: str, theme: The
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Read and draw."""
+    """Read the file, and draw."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("file", type=Path, help="what products.py --random wrote")
+    parser.add_argument("file", type=Path, help="a file written by products.py --random")
     parser.add_argument("--picture", type=Path, required=True)
     parser.add_argument("--base", default="gemm/cublas")
     parser.add_argument("--variant", default="gemm/v8")

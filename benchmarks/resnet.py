@@ -1,14 +1,15 @@
-"""Whole residual networks: networks of `networks/resnet18` as CUDA graphs, beside PyTorch.
+"""Compare whole residual networks: networks of `networks/resnet18` as CUDA graphs, and PyTorch.
 
 ``python benchmarks/resnet.py --batches 1,8,32,64 --out FILE.json``
 
-ResNet-18 at 224 pixels, images and weights in halves, weights at random and the same for all. PyTorch has its
-channels side by side and is taken at its best: eager with batch norm apart and folded, as a CUDA graph, and
-by torch.compile. Each candidate takes turns of a tenth of a second with ours. Scores of some images of both
-ends are compared with float64; a candidate whose scores are off is called wrong.
+The network is ResNet-18 at 224 pixels, with images and weights in halves and the same random weights for all.
+PyTorch uses channels last in its fastest ways: eager with separate and with folded batch norm, as a CUDA
+graph, and with torch.compile. Each candidate takes turns of a tenth of a second with ours. Scores of some
+images from both ends of the batch are compared with float64. A candidate with wrong scores is marked as
+wrong.
 
-``--steps`` also says where our time goes: each kind of launch, run in a row in a graph of its own, and the
-rate of the convolutions together. With ``--seconds`` nothing new is begun after so many.
+``--steps`` also shows where our time goes: each kind of launch, repeated in its own graph, and the rate of
+all convolutions together. With ``--seconds``, nothing new begins after that time.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ from mini_dnn.ops.resnet import ResNetShape
 from mini_dnn.variant import Launch, Planned, TensorMap, Variant, find
 
 OPERATION = ops.find("resnet")
-ENDS = 4  # images of each end of a batch that are compared
+ENDS = 4  # images from each end of a batch that are compared
 FIRST, BEHIND = "the first convolution", "convolutions behind the first"  # parts of the network
 
 
@@ -62,7 +63,7 @@ def measure(
     device: Device,
     budget: Budget,
 ) -> list[Row]:
-    """Rows of one batch: ours, then PyTorch's."""
+    """Measure one batch size: ours, then PyTorch."""
     import resnet_torch as peer
     import torch
 
@@ -94,12 +95,12 @@ def measure(
 def graph(
     variant: Variant, problem: ResNetShape, arrays: Arrays, device: Device
 ) -> AbstractContextManager[Candidate]:
-    """One of ours."""
+    """Yield one of our networks as a candidate."""
     return ours(variant, problem, arrays, device, "scores", np.asarray)
 
 
 def table(rows: Sequence[Row]) -> str:
-    """One batch for people."""
+    """Format one batch size as a table."""
     lines = ["| | ms | images/s | largest error of a score | |", "| --- | ---: | ---: | ---: | --- |"]
     for row in rows:
         ms = statistics.median(row["ms"])
@@ -109,7 +110,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def label(step: Launch, planned: Planned) -> str:
-    """What a launch is about: the layer whose weights it reads, without the block's number, or the kernel."""
+    """Name a launch by the layer whose weights it reads, without the block's number, or by the kernel."""
     names = [a.buffer if isinstance(a, TensorMap) else a for a in step.args if isinstance(a, str | TensorMap)]
     weights = [name.removesuffix("_half") for name in names if name.endswith("_half")]
     layer = re.sub(r"_[1-9]\d*_", "_n_", weights[0]) if weights else step.kernel
@@ -117,10 +118,10 @@ def label(step: Launch, planned: Planned) -> str:
 
 
 def counted(rows: Sequence[Row], problem: ResNetShape) -> list[Row]:
-    """The rows with the part of the network that a launch belongs to, and the operations of its products.
+    """Add to each row the part of the network that a launch belongs to, and the FLOPs of its products.
 
-    Products of padding do not count, and the second convolution of a block also has those of its shortcut.
-    The rows stay as they are if the launches do not correspond to the convolutions.
+    Products with padding do not count. The second convolution of a block includes the products of its
+    shortcut. The rows are unchanged if the launches do not correspond to the convolutions.
     """
     convolutions = problem.sizes.convolutions
     flops = {c.name.replace(".", "_"): 2 * problem.N * c.P**2 * c.K * c.C * c.R**2 for c in convolutions}
@@ -139,7 +140,7 @@ def counted(rows: Sequence[Row], problem: ResNetShape) -> list[Row]:
 
 
 def rate(rows: Sequence[Row]) -> str:
-    """Of all convolutions behind the first."""
+    """The rate of all convolutions after the first."""
     of = [row for row in rows if row.get("part") == BEHIND]
     if not of:
         return "no rate of the convolutions, as launches and convolutions are not the same"
@@ -151,7 +152,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """Measure, print and write."""
     parser = arguments(__doc__ or "", "networks/resnet18/v5_fused,networks/resnet18/v6_graph")
     parser.add_argument("--batches", default="1,8,32,64")
-    parser.add_argument("--build", action="store_true", help="compile our kernels, and do nothing else")
+    parser.add_argument("--build", action="store_true", help="only compile our kernels")
     given = parser.parse_args(words)
     budget = Budget(time.monotonic() + given.seconds)
     variants = [find(name) for name in words_of(given.impl)]
@@ -176,7 +177,7 @@ def main(words: Sequence[str] | None = None) -> int:
                 steps = counted(measure_steps(variants[-1], problem, arrays, device, label), problem)
                 found["steps"] += steps
                 print(rate(steps), flush=True)
-            write(given.out, head, found)  # after each, as compiling may take longer than one has
+            write(given.out, head, found)  # after each one, because compilation may exceed the time limit
     return 0
 
 

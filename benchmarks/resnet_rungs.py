@@ -1,11 +1,12 @@
-"""The rungs of `networks/resnet18` by batch: time, copies, launches and memory.
+"""Measure the rungs of `networks/resnet18` by batch size: time, copies, launches and memory.
 
 ``python benchmarks/resnet_rungs.py --out FILE.json``
 
-ResNet-18 at 224 pixels, images in halves, weights at random and the same for all. Each rung is a CUDA graph:
-the kernels alone, then with images from page-locked memory and scores to it, and then without round trips of
-buffers where it has some. Scores of the first images are compared with float64; a row whose scores are off
-is called wrong. With ``--seconds`` nothing new is begun after so many. `cpu_resnet.py` measures the CPU.
+The network is ResNet-18 at 224 pixels, with images in halves and the same random weights for all. Each rung
+is a CUDA graph. It is timed with the kernels only, then with images from page-locked memory and scores to it,
+and then without round trips of buffers if it has some. Scores of the first images are compared with float64,
+and a row with wrong scores is marked as wrong. With ``--seconds``, nothing new begins after that time.
+`cpu_resnet.py` measures the CPU.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ Row = dict[str, Any]
 
 
 def without_trips(planned: Planned) -> Planned:
-    """The plan with every buffer staying where it is."""
+    """The plan without round trips: every buffer stays where it is."""
     return replace(planned, steps=tuple(step for step in planned.steps if not isinstance(step, RoundTrip)))
 
 
 def memory(planned: Planned) -> dict[str, int]:
-    """Bytes of weights, also those that setup has made, of maps, and of what other variants' kernels need."""
+    """Bytes of weights, including those created by the set-up, of maps, and for kernels of other variants."""
     setup = [step for step in planned.setup if isinstance(step, Launch)]
     made = {arg for step in setup for arg in step.args if isinstance(arg, str)}
     found = {"weights": 0, "activations": 0, "workspace": 0, "images and scores": 0}
@@ -61,7 +62,7 @@ def memory(planned: Planned) -> dict[str, int]:
 
 @contextmanager
 def graph_of(work: Callable[[], None], device: Device) -> Iterator[Callable[[int], float]]:
-    """Gives the milliseconds of a replay, in a row of so many."""
+    """Yield a function that returns the milliseconds of a replay, averaged over consecutive ones."""
     graph = device.capture(work)
     try:
         yield lambda count: replayed(graph, device, count)
@@ -71,19 +72,19 @@ def graph_of(work: Callable[[], None], device: Device) -> Iterator[Callable[[int
 
 @dataclass(frozen=True)
 class Right:
-    """Scores of the first images in float64, and what they may be off in each precision."""
+    """Scores of the first images in float64, and their error bounds in each precision."""
 
     scores: np.ndarray
     bounds: Mapping[str, np.ndarray]
 
     @classmethod
     def of(cls, problem: ResNetShape, arrays: Arrays, precisions: Iterable[str]) -> Right:
-        """Those of the whole problem."""
+        """Compute them for the whole problem."""
         bounds = {p: OPERATION.bound(problem, arrays, p)["scores"] for p in precisions}
         return cls(OPERATION.answer(problem, arrays)["scores"], bounds)
 
     def compared(self, scores: np.ndarray, precision: str) -> Row:
-        """What a row says of scores of these images and more, or of fewer."""
+        """Compare scores of these images. There may be more scores, or fewer."""
         count = min(len(scores), len(self.scores))
         found = compare(scores[:count], self.scores[:count], self.bounds[precision][:count])
         largest = float(np.abs(self.scores).max())
@@ -91,7 +92,7 @@ class Right:
 
 
 def served_ms(execution: Execution, problem: ResNetShape, arrays: Arrays, device: Device) -> list[float]:
-    """With images from page-locked memory, and scores to it."""
+    """Measure with images from page-locked memory, and scores to it."""
     images = device.pinned(arrays["images"].shape, arrays["images"].dtype)
     images[:] = arrays["images"]
     scores = device.pinned((problem.N, problem.classes))
@@ -106,7 +107,7 @@ def served_ms(execution: Execution, problem: ResNetShape, arrays: Arrays, device
 
 
 def measure(variant: Variant, problem: ResNetShape, arrays: Arrays, right: Right, device: Device) -> Row:
-    """One rung with one batch."""
+    """Measure one rung at one batch size."""
     planned = variant.planned(problem, device.max_shared_bytes)
     build_plans([planned], device)
     trips = [step.buffer for step in planned.steps if isinstance(step, RoundTrip)]
@@ -118,7 +119,7 @@ def measure(variant: Variant, problem: ResNetShape, arrays: Arrays, right: Right
     before = device.free_bytes()
     with opened(planned, arrays, device) as execution:
         row["taken_bytes"] = before - device.free_bytes()
-        execution.kernels()  # a kernel's first launch loads it
+        execution.kernels()  # the first launch of a kernel loads it
         scores = np.empty((problem.N, problem.classes), np.float32)
         device.copy_out(execution.buffers["scores"], scores)
         row |= right.compared(scores, variant.precision)
@@ -133,7 +134,7 @@ def measure(variant: Variant, problem: ResNetShape, arrays: Arrays, right: Right
 
 
 def said(row: Row) -> str:
-    """A row in words."""
+    """Format a row as text."""
     ms = statistics.median(row["ms"])
     text = f"{row['program']}, batch {row['batch']}: {ms:.3f} ms, {row['batch'] / ms * 1e3:,.0f} images/s"
     if "served_ms" in row:
@@ -142,14 +143,22 @@ def said(row: Row) -> str:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Measure, print and write; 1 if a row is wrong."""
+    """Measure, print and write. Return 1 if a row is wrong."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("--impl", help="networks, with commas between them; default all")
-    parser.add_argument("--batches", default="1,8,64,4,16,32", help="in the order in which they are measured")
-    parser.add_argument("--problem", default="batch-1", help="of the operation, at these batches")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin nothing new after these")
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--impl", help="networks, separated by commas (default: all)")
+    parser.add_argument(
+        "--batches",
+        default="1,8,64,4,16,32",
+        help="batch sizes, measured in this order (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--problem", default="batch-1", help="a problem of the operation (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=float("inf"), help="begin nothing new after this time"
+    )
+    parser.add_argument("--out", type=Path, help="write the results to this JSON file")
     given = parser.parse_args(words)
     budget = Budget(time.monotonic() + given.seconds)
     chosen = given.impl.split(",") if given.impl else list(names("resnet"))

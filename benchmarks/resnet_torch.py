@@ -1,4 +1,4 @@
-"""The residual network of `resnet.py` in plain PyTorch: eager and through torch.compile."""
+"""The residual network of `resnet.py` in PyTorch: in eager mode and with torch.compile."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Run = Callable[[], Any]
 
 
 class ResNet(nn.Module):
-    """`mini_dnn.nn.models.resnet` with the same names of weights, but for dots."""
+    """`mini_dnn.nn.models.resnet` with the same names of weights, except for dots."""
 
     def __init__(self, sizes: ResNetSizes, weights: Mapping[str, Tensor]) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class ResNet(nn.Module):
         return functional.linear(x.mean(dim=(2, 3)), self.of("fc.weight"), self.of("fc.bias"))
 
     def layer(self, conv: Convolution, x: Tensor) -> Tensor:
-        """A convolution and its batch norm, which may be part of it."""
+        """Apply a convolution and its batch norm, which may be folded."""
         weight = self.of(f"{conv.name}.weight")
         if self.folded:
             return functional.conv2d(x, weight, self.of(f"{conv.name}.bias"), conv.stride, conv.padding)
@@ -51,13 +51,13 @@ class ResNet(nn.Module):
         return functional.batch_norm(x, mean, variance, gain, shift, False, 0.0, EPSILON)
 
     def of(self, name: str) -> Tensor:
-        """The trained array of that name."""
+        """The trained array with this name."""
         found: Tensor = getattr(self, name.replace(".", "_"))
         return found
 
 
 def network(sizes: ResNetSizes, arrays: Mapping[str, np.ndarray], dtype: torch.dtype) -> ResNet:
-    """With weights on the GPU; filters with their channels side by side."""
+    """The network with weights on the GPU. Filters have their channels last."""
     weights = {name: torch.from_numpy(value).cuda().to(dtype) for name, value in arrays.items()}
     for name, value in weights.items():
         if value.dim() == 4:
@@ -74,7 +74,7 @@ def reference(sizes: ResNetSizes, images: Tensor, weights: Mapping[str, np.ndarr
 def ways(
     sizes: ResNetSizes, images: Tensor, weights: Mapping[str, np.ndarray], modes: Sequence[str]
 ) -> Iterator[tuple[str, Run]]:
-    """Each with a name: channels side by side, batch norm as a layer of its own and folded."""
+    """Yield named ways: channels last, with a separate and with a folded batch norm."""
     images = images.contiguous(memory_format=torch.channels_last)
     for name, arrays in (("batch norm folded", fold(sizes, weights)), ("batch norm apart", weights)):
         model = network(sizes, arrays, images.dtype)
@@ -85,6 +85,6 @@ def ways(
         for mode in COMPILED:
             if mode in modes:
                 torch._dynamo.reset()
-                torch._dynamo.mark_static_address(images)  # else its CUDA graph would copy them first
+                torch._dynamo.mark_static_address(images)  # otherwise, its CUDA graph would first copy them
                 compiled = torch.compile(model, mode=mode, dynamic=False)
                 yield f"torch.compile {mode}, {name}", partial(compiled, images)

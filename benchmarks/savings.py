@@ -1,10 +1,10 @@
-"""What FP16 saves: time, bytes, memory and energy of a matrix product, ours and cuBLAS, on one GPU.
+"""Measure the savings of FP16 for a matrix product: time, bytes, memory and energy, ours and cuBLAS.
 
-``python benchmarks/savings.py --out FILE.json --picture FILE.svg`` measures and draws;
-``python benchmarks/savings.py --from FILE.json --picture FILE.svg`` draws what was measured.
+``python benchmarks/savings.py --out FILE.json --picture FILE.svg`` measures and draws.
+``python benchmarks/savings.py --from FILE.json --picture FILE.svg`` draws existing measurements.
 
-Each program runs alone for some seconds while NVML's energy counter is read. Results are compared with
-float64 first. What cannot be measured is listed with its reason.
+Each program runs alone for some seconds while NVML's energy counter is read. Results are first compared with
+float64. What cannot be measured is listed with the reason.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ IMPL = ["gemm/v3_registers", "gemm/v5_mma_async", "gemm/v8_final", "gemm/v9_fp32
 
 
 def idle_power(device: Device, method: Method) -> Power:
-    """The power of the GPU while it does nothing, some seconds after it has stopped working."""
+    """Measure the power of the idle GPU, some seconds after its last work."""
     device.synchronize()
     time.sleep(method.settle_s)
     since = time.perf_counter()
@@ -54,14 +54,14 @@ def idle_power(device: Device, method: Method) -> Power:
 
 
 def measure(program: Program, idle: Power, device: Device, method: Method) -> SavingsRow:
-    """The row of a program.
+    """Measure a program and return its row.
 
     Raises
     ------
     CheckError
-        Its result is wrong.
+        The result is wrong.
     DeviceError
-        Its energy cannot be measured.
+        The energy cannot be measured.
     """
     with program.prepare() as prepared:
         prepared.op()
@@ -88,7 +88,7 @@ def measure(program: Program, idle: Power, device: Device, method: Method) -> Sa
 
 
 def measured(programs: Sequence[Program], device: Device, method: Method) -> SavingsFile:
-    """The record of a run; a program that fails is left out with the reason."""
+    """Measure all programs. One that fails is left out with the reason."""
     rows, skipped = [], []
     place = Place(name=device.description, cpu=cpu_name(), state=state_of(gpu_state(device)))
     started = datetime.now(UTC).isoformat(timespec="seconds")
@@ -97,7 +97,7 @@ def measured(programs: Sequence[Program], device: Device, method: Method) -> Sav
     for program in programs:
         try:
             row = measure(program, idle, device, method)
-        except Exception as error:  # a library's failure may be of any kind, and ends nothing here
+        except Exception as error:  # a library may raise anything, which must not end the benchmark
             wrong = "wrong: " if isinstance(error, CheckError) else ""
             skipped.append({"program": program.words, "reason": f"{wrong}{error}"})
             print(f"skipped: {program.words}: {wrong}{error}", flush=True)
@@ -120,12 +120,12 @@ def measured(programs: Sequence[Program], device: Device, method: Method) -> Sav
 
 
 def read(file: Path) -> SavingsFile:
-    """A stored record.
+    """Read a stored record.
 
     Raises
     ------
     DataError
-        It is not one; names file and field.
+        The file is not a record. The message names file and field.
     """
     content = read_json(file)
     if content.get("schema") not in SCHEMAS:
@@ -134,7 +134,7 @@ def read(file: Path) -> SavingsFile:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure, or read what was measured; print tables and draw."""
+    """Measure, or read existing measurements; print tables and draw."""
     check_output("--out", args.out, force=True)
     check_output("--picture", args.picture, force=True)
     if args.picture:
@@ -165,12 +165,18 @@ def _run_on_gpu(args: argparse.Namespace) -> SavingsFile:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run the command line; its exit status."""
+    """Run the command line and return its exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     add: Any = parser.add_argument
-    add("--out", type=Path, metavar="FILE", help="write the results there, as JSON")
-    add("--picture", type=Path, metavar="FILE", help="draw them there, as .svg or .png")
-    add("--from", type=Path, metavar="FILE", dest="stored", help="draw these, and measure nothing")
+    add("--out", type=Path, metavar="FILE", help="write the results to this JSON file")
+    add("--picture", type=Path, metavar="FILE", help="draw the results, as .svg or .png")
+    add(
+        "--from",
+        type=Path,
+        metavar="FILE",
+        dest="stored",
+        help="draw the results in this file instead of measuring",
+    )
     add("--impl", nargs="+", default=IMPL, help=f"ours, beside cuBLAS (default {' '.join(IMPL)})")
     add("--size", type=int, default=SIZE, help=f"rows, columns and terms of the product (default {SIZE})")
     add("--seconds", type=float, default=Method().run_s, metavar="S", help="of each program's run")

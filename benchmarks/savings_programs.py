@@ -22,7 +22,7 @@ from mini_dnn.variant import Variant, find
 
 OP = "gemm"
 TYPES = ("fp32", "fp16")
-LIBRARY = (("fp32", "fp32"), ("fp32", "tf32"), ("fp16", "fp16"))  # operands, products
+LIBRARY = (("fp32", "fp32"), ("fp32", "tf32"), ("fp16", "fp16"))  # operands and products
 CHECKED = 64  # rows that are compared with float64
 
 
@@ -33,13 +33,13 @@ class Prepared:
     Parameters
     ----------
     op
-        Gives the device one run.
+        Issues one run to the device.
     synchronize
-        Waits for all of them.
+        Waits for all runs.
     result
-        Some rows of what the last run gave: see `checked_rows`.
+        Some rows of the result of the last run: see `checked_rows`.
     peak_bytes
-        Of device memory that was taken at once.
+        The peak of allocated device memory.
     """
 
     op: Callable[[], object]
@@ -50,7 +50,7 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Program:
-    """One row to be."""
+    """A future row."""
 
     kind: Literal["ours", "library"]
     name: str
@@ -62,17 +62,17 @@ class Program:
 
     @property
     def words(self) -> str:
-        """Which it is."""
+        """The program as text."""
         return f"{self.name}, {self.problem.dtype} as {self.products}"
 
 
 def programs(names: Sequence[str], size: int, device: Device) -> list[Program]:
-    """Our variants in each type that they take, then cuBLAS.
+    """Our variants in each type that they support, then cuBLAS.
 
     Raises
     ------
     UsageError
-        A variant computes something else, or on the host.
+        A variant computes something else, or runs on the host.
     """
     problems = {kind: GemmShape(size, size, size, kind, kind) for kind in TYPES}
     arrays = {kind: ops.find(OP).inputs(problem, seed=0) for kind, problem in problems.items()}
@@ -87,17 +87,17 @@ def programs(names: Sequence[str], size: int, device: Device) -> list[Program]:
 
 
 def checked_rows(problem: GemmShape) -> np.ndarray:
-    """Rows of c from all over it."""
+    """Rows spread over c."""
     return np.unique(np.linspace(0, problem.m - 1, CHECKED).astype(np.int64))
 
 
 def relative_error(problem: GemmShape, arrays: Arrays, precision: str, found: np.ndarray) -> float:
-    """How far the rows of `checked_rows` are from float64: the norm of the difference over the answer's.
+    """The norm of the error of the rows of `checked_rows`, divided by the norm of the answer.
 
     Raises
     ------
     CheckError
-        An element is off by more than the operation's bound.
+        The error of an element exceeds the operation's bound.
     """
     rows = checked_rows(problem)
     part, given = replace(problem, m=len(rows)), {"a": arrays["a"][:, rows], "b": arrays["b"]}
@@ -156,7 +156,7 @@ def _library(problem: GemmShape, products: str, arrays: Arrays) -> Program:
 
 @contextmanager
 def _in_torch(problem: GemmShape, products: str, arrays: Arrays) -> Iterator[Prepared]:
-    import torch  # here: where it is missing, these rows alone are skipped
+    import torch  # imported here: without it, only these rows are skipped
     from peers_torch import use
 
     use(products)
@@ -180,7 +180,7 @@ def _in_torch(problem: GemmShape, products: str, arrays: Arrays) -> Iterator[Pre
 
 
 def versions() -> dict[str, Any]:
-    """Of PyTorch, where there is one."""
+    """The version of PyTorch, if it is installed."""
     try:
         import torch
     except (ImportError, OSError):

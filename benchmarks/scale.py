@@ -1,7 +1,7 @@
-"""Figures of the engines, for which it starts Slurm, Dask and MPI on this machine.
+"""Measure the engines. It starts Slurm, Dask and MPI on this machine.
 
-``python benchmarks/scale.py overhead --out FILE``: 10,000 empty items by two workers of each engine, compared
-with as many empty calls of the engine itself as there were chunks.
+For example, ``python benchmarks/scale.py overhead --out FILE`` measures 10,000 empty items with two workers
+of each engine, compared with one empty call of the engine for each chunk.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def nothing() -> None:
 
 
 def overhead(engine: Engine, count: int, folder: Path) -> dict[str, float]:
-    """Seconds of empty items, and of as many empty calls of the engine as there were chunks."""
+    """Return the seconds of empty items, and of one empty call of the engine for each chunk."""
     given = 0
 
     def counting(open_it: Callable[[Path], Executor]) -> Callable[[Path], Executor]:
@@ -76,7 +76,7 @@ def overhead(engine: Engine, count: int, folder: Path) -> dict[str, float]:
 
 @contextmanager
 def engines(folder: Path) -> Iterator[Mapping[str, tuple[str, Path | None]]]:
-    """Started engines: the executor's name, and the profile's file."""
+    """Start the engines. Yield each executor's name and its profile."""
     os.environ["PYTHONPATH"] = str(HERE)
     slurm = folder / "slurm.toml"
     with scale_slurm.running(folder / "slurm"), scale_dask.running(folder / "dask") as dask:
@@ -85,7 +85,7 @@ def engines(folder: Path) -> Iterator[Mapping[str, tuple[str, Path | None]]]:
 
 
 def slept(name: str, engine: Engine, folder: Path) -> dict[str, Any]:
-    """Items that sleep, so that busy processors do not count: seconds until all have a result."""
+    """Measure items that sleep, so that busy CPUs do not matter: seconds until all have a result."""
     values = [0.1 + 0.05 * (at * 7 % 15) for at in range(80)]
     items = [Item(f"item{at}", value) for at, value in enumerate(values)]
     if name == "slurm":
@@ -114,7 +114,7 @@ def slept(name: str, engine: Engine, folder: Path) -> dict[str, Any]:
 
 
 def costs(engine: Engine, folder: Path, calls: int = 9) -> dict[str, float]:
-    """Seconds of one empty call and its pool, and of each further call of a worker."""
+    """Return the seconds of one empty call including its pool, and of each further call of a worker."""
     took = []
     for count in (1, calls):
         since = time.monotonic()
@@ -128,7 +128,7 @@ def costs(engine: Engine, folder: Path, calls: int = 9) -> dict[str, float]:
 
 
 def run_costs(folder: Path, count: int = 10_000, chunks: int = 100) -> dict[str, float]:
-    """Seconds of the run itself, which is one process: for each result that it reads, and for each chunk."""
+    """Return the seconds of the main process for each result that it reads, and for each chunk."""
     items = [Item(f"item{at}", at) for at in range(count)]
     work = Work("scale_items:empty", items, folder / "results")
     run_items(work, find_engine("local", Profile()), folder)
@@ -144,7 +144,7 @@ def run_costs(folder: Path, count: int = 10_000, chunks: int = 100) -> dict[str,
 
 
 def all_costs(folder: Path) -> dict[str, Any]:
-    """Of each engine with two workers; what a worker takes for an empty item is `overhead`'s."""
+    """Measure each engine with two workers. `overhead` has a worker's time for an empty item."""
     found: dict[str, Any] = {"run": run_costs(folder / "run")}
     with engines(folder) as started:
         read = {"local": Profile(), "slurm": SLURM, "dask": read_profile(started["dask"][1], "dask")}
@@ -157,7 +157,7 @@ def all_costs(folder: Path) -> dict[str, Any]:
 
 
 def all_slept(folder: Path) -> list[dict[str, Any]]:
-    """By each engine with 1 to 8 workers."""
+    """Measure each engine with 1 to 8 workers."""
     found = []
     os.environ["PYTHONPATH"] = str(HERE)
     with scale_slurm.running(folder / "slurm"):
@@ -176,7 +176,7 @@ def all_slept(folder: Path) -> list[dict[str, Any]]:
 
 
 def all_overheads(count: int, folder: Path) -> dict[str, Any]:
-    """Of each engine; MPI's is a program of its own."""
+    """Measure each engine. MPI needs a separate program."""
     figures: dict[str, Any] = {}
     with engines(folder) as started:
         for name, (executor, profile) in {"local": ("local", None), **started}.items():

@@ -1,4 +1,4 @@
-"""A real Dask cluster on this machine's loopback: a scheduler and two workers, which end with the block."""
+"""A real Dask cluster on the loopback interface: a scheduler and two workers, which end with the block."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Dask:
         return file
 
     def left(self) -> list[int]:
-        """Processes that this cluster has started."""
+        """The processes that this cluster has started."""
         mark, found = f"{MARK}={self.folder}\0".encode(), []
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
@@ -39,14 +39,14 @@ class Dask:
         return found
 
     def workers(self) -> list[int]:
-        """Processes that compute, which nannies have started."""
+        """The worker processes, which nannies have started."""
         lines = {pid: Path(f"/proc/{pid}/cmdline") for pid in self.left()}
         return [pid for pid, line in lines.items() if line.exists() and b"spawn_main" in line.read_bytes()]
 
 
 @contextmanager
 def running(folder: Path, workers: int = 2) -> Iterator[Dask]:
-    """A cluster; its workers find what is on this process's ``PYTHONPATH``."""
+    """Start a cluster, whose workers use this process's ``PYTHONPATH``."""
     folder.mkdir(parents=True, exist_ok=True)
     file, environment = folder / "scheduler.json", os.environ | {MARK: str(folder)}
     common = ["--scheduler-file", str(file), "--no-dashboard", "--host", "127.0.0.1"]

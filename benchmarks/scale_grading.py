@@ -1,12 +1,12 @@
-"""The same submissions graded by each engine: the same grades, and the speed-up by cores.
+"""Grade the same submissions on each engine: the grades must be equal, and the speed-up is measured.
 
-``python benchmarks/scale_grading.py`` makes 100 mixed submissions and grades them by the preset `small`: with
-some numbers of processes of this machine, on as many cores, and with two workers of Slurm, Dask and MPI on
-all cores, which it starts (``--engines local`` leaves them out). It writes ``results/scale/grading.json``.
-``--page`` writes the table of docs/scale.md from that file.
+``python benchmarks/scale_grading.py`` creates 100 mixed submissions and grades them with the preset `small`:
+with several numbers of processes on this machine, on as many cores, and with two workers of Slurm, Dask and
+MPI on all cores. It starts these engines; ``--engines local`` leaves them out. It writes
+``results/scale/grading.json``. ``--page`` writes the table of docs/scale.md from that file.
 
-The wall time counts only if nothing else uses the cores, so each run also records the processor time that its
-processes took, and the one that all others took meanwhile.
+The wall time is only valid if nothing else uses the cores, so each run also records the CPU time of its
+processes, and that of all others.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ START, END = "<!-- grading:start -->", "<!-- grading:end -->"
 TITLES = {"local": "local", "slurm": "Slurm", "dask": "Dask", "mpi": "MPI"}
 SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 THREAD = re.compile(r"thread \([\d, ]+\) of block \([\d, ]+\)")
-KINDS = {  # of submissions, and how they differ from m1/direct
+KINDS = {  # kinds of submissions, and how they differ from m1/direct
     "right": {},
     "wrong": {"kernel.cu": ("acc +=", "acc -=")},
     "broken": {"kernel.cu": ("float acc", "flaot acc")},
@@ -51,7 +51,7 @@ KINDS = {  # of submissions, and how they differ from m1/direct
 
 
 def submissions(folder: Path, count: int) -> list[str]:
-    """Folders of mixed submissions."""
+    """Create folders of mixed submissions."""
     made = []
     for at in range(count):
         kind = list(KINDS)[at % len(KINDS)]
@@ -68,7 +68,7 @@ def submissions(folder: Path, count: int) -> list[str]:
 
 
 def earned(out: Path) -> dict[str, Any]:
-    """Grades without what differs from run to run: times, seeds that were drawn, threads of the emulator.
+    """Read the grades, without what differs from run to run: times, random seeds, the emulator's threads.
 
     If several threads of a kernel write out of bounds, the message names the one that was found first.
     """
@@ -84,26 +84,26 @@ def earned(out: Path) -> dict[str, Any]:
 
 
 def busy_s() -> float:
-    """Seconds of all cores that were not idle, since the machine was started."""
+    """CPU seconds of all cores since the machine started."""
     user, nice, system, _, _, irq, soft, *_ = Path("/proc/stat").read_text().split()[1:11]
     return sum(map(int, (user, nice, system, irq, soft))) / os.sysconf("SC_CLK_TCK")
 
 
 def adopt() -> None:
-    """Become the parent of processes whose own parent ended first, so that their seconds are known."""
+    """Become the parent of processes whose parent ended first, so that their CPU time is known."""
     if ctypes.CDLL(None, use_errno=True).prctl(SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl cannot make this process a subreaper")
 
 
 def reap() -> None:
-    """Wait for those that have ended."""
+    """Wait for children that have ended."""
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
 
 
 def graded(words: list[str], out: Path) -> dict[str, float]:
-    """Seconds that a command took; of its own processes, and of all others on this machine."""
+    """Return the seconds of a command, of its own processes, and of all others on this machine."""
     busy, since, used = busy_s(), time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=os.environ | scale.MPI)
     took, busy = time.monotonic() - since, busy_s() - busy
@@ -115,7 +115,7 @@ def graded(words: list[str], out: Path) -> dict[str, float]:
 
 
 def grading(count: int, workers: Sequence[int], others: bool, repeats: int, folder: Path) -> dict[str, Any]:
-    """The same submissions by so many processes of this machine, and by two workers of each other engine."""
+    """Grade the same submissions with several numbers of local processes, and with each other engine."""
     run = [str(ROOT / "run.py"), "grade", *submissions(folder / "submissions", count)]
     run += ["--rubric", "small", "--device", "emulator"]
     ways: list[tuple[str, int, list[str]]] = [("local", jobs, ["--jobs", str(jobs)]) for jobs in workers]
@@ -157,7 +157,7 @@ def grading(count: int, workers: Sequence[int], others: bool, repeats: int, fold
 
 
 def medians(runs: Sequence[Mapping[str, Any]], what: str) -> dict[tuple[str, int], float]:
-    """Of each engine and number of workers."""
+    """Medians for each engine and number of workers."""
     of: dict[tuple[str, int], list[float]] = {}
     for run in runs:
         of.setdefault((run["engine"], run["workers"]), []).append(run[what])
@@ -165,7 +165,7 @@ def medians(runs: Sequence[Mapping[str, Any]], what: str) -> dict[tuple[str, int
 
 
 def table(found: Mapping[str, Any]) -> str:
-    """The measurements for the page, with a sentence on the machine."""
+    """The measurements for the page, with a sentence about the machine."""
     runs = found["runs"]
     seconds, cpu_s, machine = (medians(runs, what) for what in ("seconds", "cpu_s", "machine_cpu_s"))
     cores = medians(runs, "cores")
@@ -176,7 +176,7 @@ def table(found: Mapping[str, Any]) -> str:
             run["graded"] * run["same_grades"] for run in runs if (run["engine"], run["workers"]) == key
         )
         total = sum(run["graded"] for run in runs if (run["engine"], run["workers"]) == key)
-        own = engine in ("local", "mpi")  # the jobs of other engines are not children of the command
+        own = engine in ("local", "mpi")  # jobs of other engines are not children of the command
         lines.append(
             [
                 TITLES[engine],
@@ -204,12 +204,12 @@ def table(found: Mapping[str, Any]) -> str:
 
 
 def replaced(text: str, block: str) -> str:
-    """The page with another table between its markers.
+    """Replace the table between the page's markers.
 
     Raises
     ------
     ValueError
-        They are not there, once each.
+        The markers do not occur exactly once each.
     """
     before, _, rest = text.partition(START)
     _, end, after = rest.partition(END)
@@ -222,9 +222,11 @@ def main() -> None:
     """Measure and write a file, or write the page from it."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, default=RESULT)
-    parser.add_argument("--page", action="store_true", help="only write the page, from --out")
+    parser.add_argument("--page", action="store_true", help="only write the page, from the file --out")
     parser.add_argument("--count", type=int, default=100)
-    parser.add_argument("--workers", default="1,2,4", help="processes of this machine")
+    parser.add_argument(
+        "--workers", default="1,2,4", help="numbers of processes on this machine (default: %(default)s)"
+    )
     parser.add_argument("--engines", choices=("all", "local"), default="all")
     parser.add_argument("--repeats", type=int, default=1)
     args = parser.parse_args()
@@ -232,7 +234,8 @@ def main() -> None:
         PAGE.write_text(replaced(PAGE.read_text(), table(json.loads(args.out.read_text()))))
         return
     adopt()
-    workers = sorted({1, *map(int, args.workers.split(","))})  # one: speed-ups are relative to it
+    # With one, because speed-ups are relative to it
+    workers = sorted({1, *map(int, args.workers.split(","))})
     with tempfile.TemporaryDirectory() as name:
         found = grading(args.count, workers, args.engines == "all", args.repeats, Path(name))
     found |= {**commit(), "cores": len(os.sched_getaffinity(0)), "cpu": cpu_name()}

@@ -1,4 +1,4 @@
-"""Functions of items, which tests and benchmarks compute and workers import."""
+"""Functions of items for tests and benchmarks, which workers import."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Compute = Callable[[Any, int], Any]
 
 @contextmanager
 def empty(common: Mapping[str, Any]) -> Iterator[Compute]:
-    """Nothing at all."""
+    """Do nothing."""
     yield lambda value, seed: None
 
 
 @contextmanager
 def logged(common: Mapping[str, Any]) -> Iterator[Compute]:
-    """The value, its seed, after some time; each computation is a line of a log."""
+    """Return the value and its seed after some time. Each computation appends a line to a log."""
 
     def compute(value: Any, seed: int) -> Any:
         time.sleep(common.get("seconds", 0.0))
@@ -38,7 +38,7 @@ def logged(common: Mapping[str, Any]) -> Iterator[Compute]:
 
 @contextmanager
 def opened(common: Mapping[str, Any]) -> Iterator[Compute]:
-    """The process that an item is computed in; when it is set up and when it ends are lines of a log."""
+    """Return the process that computes an item. The log has lines for its set-up and its end."""
 
     def say(word: str) -> None:
         with Path(common["log"]).open("a") as log:
@@ -51,7 +51,7 @@ def opened(common: Mapping[str, Any]) -> Iterator[Compute]:
 
 @contextmanager
 def moody(common: Mapping[str, Any]) -> Iterator[Compute]:
-    """What a value says: kill the worker, raise an error, or be itself."""
+    """Do what the value says: kill the worker, raise an error, or return the value."""
 
     def compute(value: Any, seed: int) -> Any:
         if value == "kills":
@@ -65,12 +65,12 @@ def moody(common: Mapping[str, Any]) -> Iterator[Compute]:
 
 @contextmanager
 def refused(common: Mapping[str, Any]) -> Iterator[Compute]:
-    """A set-up that fails."""
+    """Fail during the set-up."""
     raise DeviceError("there is no device")
     yield lambda value, seed: None
 
 
 @contextmanager
 def sleeping(common: Mapping[str, Any]) -> Iterator[Compute]:
-    """As many seconds as the value says, without a processor."""
+    """Sleep as many seconds as the value says."""
     yield lambda value, seed: time.sleep(value)

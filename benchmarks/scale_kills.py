@@ -1,6 +1,7 @@
-"""Kill workers at random while items are computed, and count what was lost and what was done twice.
+"""Kill workers at random while items are computed, and count lost and repeated work.
 
-``python benchmarks/scale_kills.py 50``: so many kills, nine of ten of a worker, and one of the whole run.
+``python benchmarks/scale_kills.py 50`` kills 50 times: nine times out of ten a worker, otherwise the whole
+run.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 SECONDS = 0.005  # of an item
-WHOLE = 10  # one kill in so many is of the run and not of a worker
-APART = 12  # results at most between two kills
+WHOLE = 10  # every tenth kill ends the run instead of a worker
+APART = 12  # the most results between two kills
 
 
 def program(folder: Path, count: int, seconds: float, executor: str = "local") -> list[str]:
-    """A command that computes so many items with two workers."""
+    """The command that computes ``count`` items with two workers."""
     return [sys.executable, str(HERE / "scale_program.py"), executor, str(folder), str(count), str(seconds)]
 
 
 def workers_of(parent: int) -> list[int]:
-    """Processes that a pool of that process has started."""
+    """The processes that the pool of a process has started."""
     found = subprocess.run(
         ["pgrep", "-P", str(parent), "-f", "spawn_main"], capture_output=True, text=True, check=False
     )
@@ -36,12 +37,12 @@ def workers_of(parent: int) -> list[int]:
 
 
 def results(folder: Path) -> dict[str, int]:
-    """When each result was written."""
+    """The time at which each result was written."""
     return {file.stem: file.stat().st_mtime_ns for file in (folder / "results").glob("item*.json")}
 
 
 def killed(folder: Path, kills: int, seed: int = 0) -> dict[str, int]:
-    """Kill so often, or until all items are done; let the same command finish, and count."""
+    """Kill this often, or until all items are complete; let the same command finish, and count."""
     count, made, rng = kills * 3 * APART, 0, random.Random(seed)
     while made < kills and len(results(folder)) < count:
         with subprocess.Popen(program(folder, count, SECONDS)) as process:
@@ -67,7 +68,7 @@ def killed(folder: Path, kills: int, seed: int = 0) -> dict[str, int]:
         "lost": count - len(after),
         "results_written_twice": sum(after[name] != when for name, when in kept.items()),
         "begun_again_by_kill": sum(computed.values())
-        - len(computed),  # had a line in the log, and no result yet
+        - len(computed),  # had a line in the log, but no result yet
     }
 
 

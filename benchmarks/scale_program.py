@@ -8,7 +8,7 @@ from mini_dnn.work import Item, Profile, Work, find_engine, read_profile, run_it
 
 
 def main() -> int:
-    """Exit status: 0 all have a result, 1 some have none, 2 wrong use."""
+    """Return the exit status: 0 if all items have a result, 1 if some have none, 2 for wrong use."""
     executor, folder, count, seconds = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
     profile = read_profile(Path(sys.argv[5]), executor) if len(sys.argv) > 5 else Profile()
     items = [Item(f"item{at}", at) for at in range(count)]

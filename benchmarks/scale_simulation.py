@@ -1,7 +1,8 @@
-"""A simulation of `mini_dnn.work`: the run's own rule for chunks, workers of one speed, and measured costs.
+"""Simulate `mini_dnn.work` with its real rule for chunks, workers of equal speed, and measured costs.
 
-``python benchmarks/scale_simulation.py``: what `results/scale/engines.json` measured with 2 and 4 workers,
-compared with the simulation; then the plans of docs/scale.md with up to 1,000 workers.
+``python benchmarks/scale_simulation.py`` compares the simulation with the measurements in
+`results/scale/engines.json` for 2 and 4 workers. Then it simulates the plans of docs/scale.md with up to
+1,000 workers.
 """
 
 from __future__ import annotations
@@ -19,20 +20,20 @@ RESULTS = Path(__file__).parent / "results/scale"
 
 @dataclass(frozen=True)
 class Costs:
-    """Seconds of an engine beside the items.
+    """The overhead of an engine in seconds.
 
     Parameters
     ----------
     start_s
-        Until the first worker begins.
+        The time until the first worker begins.
     chunk_s
-        Of a worker for each chunk: its start where chunks are jobs, and its set-up.
+        A worker's time for each chunk: its start if chunks are jobs, and its set-up.
     item_s
-        Of a worker for each item, to keep the result.
+        A worker's time for storing the result of an item.
     serial_s, read_s
-        Of the run, which is one process: for each chunk, and for each result.
+        The main process's time for each chunk, and for each result.
     least_s, most_s
-        Of a chunk.
+        The duration of a chunk.
     """
 
     start_s: float
@@ -45,12 +46,12 @@ class Costs:
 
 
 def simulated(items: Sequence[float], workers: int, costs: Costs, said: float | None = None) -> float:
-    """Seconds until every item has a result."""
+    """Return the seconds until every item has a result."""
     free = [(costs.start_s, worker) for worker in range(workers)]
     heapq.heapify(free)
     given, spent, done = 0, 0.0, 0
     driver = end = costs.start_s
-    measured: list[tuple[float, float, int]] = []  # when a chunk ended, its seconds, its items
+    measured: list[tuple[float, float, int]] = []  # end of a chunk, its seconds, its items
     while given < len(items):
         now, worker = heapq.heappop(free)
         while measured and measured[0][0] <= now:
@@ -73,7 +74,10 @@ def simulated(items: Sequence[float], workers: int, costs: Costs, said: float | 
 
 
 def measured_costs() -> dict[str, Costs]:
-    """From `results/scale/costs.json` and `overhead.json`; a Slurm job is `LEAST_S` long or more."""
+    """Read the costs from `results/scale/costs.json` and `overhead.json`.
+
+    A Slurm job takes at least `LEAST_S`.
+    """
     costs = json.loads((RESULTS / "costs.json").read_text())
     items = json.loads((RESULTS / "overhead.json").read_text())
     run, found = costs.pop("run"), {}
@@ -85,10 +89,10 @@ def measured_costs() -> dict[str, Costs]:
 
 
 def compared() -> None:
-    """What was measured beside what the simulation says."""
+    """Print measurements next to the simulation."""
     for run in json.loads((RESULTS / "engines.json").read_text()):
         known = measured_costs()[run["engine"]]
-        own = {name: run[name] for name in ("start_s", "least_s", "most_s")}  # the start of that very run
+        own = {name: run[name] for name in ("start_s", "least_s", "most_s")}  # the start of this run
         costs = replace(known, **own)
         found = simulated(run["items_s"], run["workers"], costs, run["said_s"])
         ideal = sum(run["items_s"]) / run["workers"]
@@ -98,7 +102,7 @@ def compared() -> None:
         )
 
 
-PLANS = {  # items, seconds of each, and where that is from
+PLANS = {  # number of items, seconds of each, and the source of the figure
     "submissions, stage 1: 30 s on two cores (docs/course.md)": (1000, 30.0),
     "candidates of a sweep: 5 s (compiled, checked, measured)": (10_000, 5.0),
     "shards of 10,000 pictures: 12.5 s (800 pictures a second)": (5000, 12.5),
@@ -106,9 +110,9 @@ PLANS = {  # items, seconds of each, and where that is from
 
 
 def planned() -> None:
-    """Seconds with 10, 100 and 1,000 workers."""
+    """Print the seconds with 10, 100 and 1,000 workers."""
     for what, (count, item_s) in PLANS.items():
-        items = [item_s * (0.5 + at % 11 / 10) for at in range(count)]  # of half to one and a half
+        items = [item_s * (0.5 + at % 11 / 10) for at in range(count)]  # between half and one and a half
         print(f"{count:6} {what}")
         for name, costs in measured_costs().items():
             times = [simulated(items, workers, costs) for workers in (10, 100, 1000)]

@@ -1,4 +1,4 @@
-"""A real Slurm on this machine's loopback: munged, a controller and a node, which end with the block."""
+"""A real Slurm on the loopback interface: munged, a controller and a node, which end with the block."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ PATIENCE_S = 300.0
 
 
 def wait_until(what: Callable[[], object], told: Callable[[], object] = lambda: "") -> None:
-    """Return once ``what`` is true; if it never is, fail with what ``told`` answers."""
+    """Wait until ``what`` returns true. On a time-out, fail with the answer of ``told``."""
     end = time.monotonic() + PATIENCE_S
     while not what():
         if time.monotonic() > end:
@@ -58,7 +58,7 @@ def wait_until(what: Callable[[], object], told: Callable[[], object] = lambda: 
 
 
 def why_not() -> str:
-    """Why no Slurm can be started here; empty if one can."""
+    """Return why no Slurm can be started here, or an empty string."""
     path = f"{os.environ['PATH']}:{SBIN}"
     missing = [program for program in PROGRAMS if shutil.which(program, path=path) is None]
     if missing:
@@ -74,7 +74,7 @@ class Slurm:
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def start(self, name: str, *words: str) -> None:
-        """Start a daemon that ends with this process, even if that is killed."""
+        """Start a daemon that ends with this process, even if this process is killed."""
         log = (self.folder / f"{name}.out").open("ab")
         with log:
             self.processes[name] = subprocess.Popen(
@@ -101,17 +101,17 @@ class Slurm:
         wait_until(lambda: self.node() in ("IDLE", "MIXED", "ALLOCATED"), self.told)
 
     def node(self) -> str:
-        """State of the node."""
+        """The state of the node."""
         told = self.command("sinfo", "--noheader", "--format=%T", check=False)
         return told.strip().upper().rstrip("*~#")
 
     def jobs(self) -> list[tuple[str, str]]:
-        """Id and state of all jobs that are still there."""
+        """Ids and states of all remaining jobs."""
         told = self.command("squeue", "--noheader", "--array", "--format=%i %T")
         return [(job, state) for job, _, state in (line.partition(" ") for line in told.splitlines())]
 
     def command(self, *words: str, check: bool = True) -> str:
-        """What a command of Slurm says."""
+        """Run a command of Slurm and return its output."""
         done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
         assert not check or done.returncode == 0, (words, done.stdout, done.stderr, self.told())
         return done.stdout
@@ -122,20 +122,21 @@ class Slurm:
         return "\n".join(f"{log.name}: {log.read_text(errors='replace')[-1500:]}" for log in logs)
 
     def end(self) -> None:
-        """End jobs and daemons, and what is left of them."""
+        """End jobs and daemons, and the remaining processes."""
         with suppress(subprocess.SubprocessError):
             subprocess.run(["scancel", "--full", f"--user={os.getuid()}"], timeout=END_S, check=False)
         for name in reversed(self.processes.copy()):
             self.stop(name)
         end = time.monotonic() + PATIENCE_S
-        while (left := self.left()) and time.monotonic() < end:  # one may start another before it dies
+        # One of them may start another before it ends
+        while (left := self.left()) and time.monotonic() < end:
             for pid in left:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             time.sleep(0.05)
 
     def left(self) -> list[int]:
-        """Processes that this cluster has started: their environment names its configuration."""
+        """The processes that this cluster has started, which have its configuration in their environment."""
         mark, found = os.fsencode(self.folder / "slurm.conf"), []
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
@@ -154,7 +155,7 @@ def _free_ports(count: int) -> list[int]:
 
 @contextmanager
 def running(folder: Path) -> Iterator[Slurm]:
-    """A cluster; commands of Slurm find it by the environment."""
+    """Start a cluster. Commands of Slurm find it through the environment."""
     for name in ("state", "spool"):
         (folder / name).mkdir(parents=True)
     (folder / "munge.key").write_bytes(os.urandom(128))

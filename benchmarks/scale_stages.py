@@ -1,9 +1,9 @@
-"""Grading in two stages on a machine with a GPU: right, slow, wrong and dishonest submissions.
+"""Test grading in two stages on a machine with a GPU: right, slow, wrong and dishonest submissions.
 
 ``python benchmarks/scale_stages.py --out FILE.json`` runs ``run.py grade`` with a profile that has a table
-``[gpu]``: all checks in the emulator, by several processes; then, one at a time on the GPU, what passed. It
-fails unless each submission is treated as expected. Then the same command runs again, and must grade nothing.
-``--device emulator`` makes the first stage alone, on a machine without a GPU.
+``[gpu]``. Several processes run all checks in the emulator, and then the passing submissions run on the GPU,
+one at a time. The benchmark fails unless each submission is treated as expected. Then the same command runs
+again, and must grade nothing. ``--device emulator`` only runs the first stage, on a machine without a GPU.
 """
 
 from __future__ import annotations
@@ -54,18 +54,18 @@ name = "layers/custom"
 points = { correct = 4, hidden = 3, checked = 2, performance = 5 }
 """
 PROFILE = "workers = {workers}\n\n[gpu]\nworkers = 1\n"
-FOLDERS = {  # where each submission comes from, and what is changed in its kernel
+FOLDERS = {  # the source of each submission, and the change of its kernel
     "right": ("layers/custom", ()),
     "slow": ("milestones/m1/direct", ()),
     "wrong": ("milestones/m1/direct", ("acc +=", "acc -=")),
     "beyond": ("milestones/m1/direct", ("if (pixel >= P * Q) return;", "")),
 }
 DISHONEST = ("skips_when_timed", "half_when_timed")
-TIMED = {"right", "slow", *DISHONEST}  # what has to reach the second stage
+TIMED = {"right", "slow", *DISHONEST}  # submissions that must reach the second stage
 
 
 def submissions(folder: Path) -> list[str]:
-    """Folders of all of them."""
+    """Create the folders of all submissions."""
     for name, (source, change) in FOLDERS.items():
         shutil.copytree(ROOT / source, folder / name, ignore=shutil.ignore_patterns("*.md", "__pycache__"))
         if change:
@@ -79,7 +79,7 @@ def submissions(folder: Path) -> list[str]:
 
 
 def grade(words: list[str]) -> tuple[str, float]:
-    """What the command prints, and its seconds."""
+    """Run the command. Return its output and its seconds."""
     since = time.monotonic()
     command = [sys.executable, str(ROOT / "run.py"), "grade", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -89,7 +89,7 @@ def grade(words: list[str]) -> tuple[str, float]:
 
 
 def records(out: Path) -> dict[str, Any]:
-    """What the folder of results says of each submission."""
+    """Read the results of each submission."""
     found = {}
     for file in sorted((out / "grades").glob("*.json")):
         value = json.loads(file.read_text())["value"]
@@ -106,7 +106,7 @@ def records(out: Path) -> dict[str, Any]:
 
 
 def faults(found: dict[str, Any]) -> list[str]:
-    """What is not as expected of two stages."""
+    """The differences from the expected results of two stages."""
     seconds = {name for name, one in found.items() if "gpu" in one["stages"]}
     return [
         *(f"{name} should have a second stage" for name in TIMED - seconds),
@@ -125,7 +125,7 @@ def _op_ms(found: dict[str, Any], name: str) -> float:
 
 
 def main() -> int:
-    """Grade twice, compare with what is expected, and write a file."""
+    """Grade twice, compare with the expectations, and write a file."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--device", choices=("cuda", "emulator"), default="cuda")

@@ -1,16 +1,16 @@
-"""Whole vision transformers: a network of `networks/vit` as a CUDA graph, beside PyTorch.
+"""Compare whole vision transformers: a network of `networks/vit` as a CUDA graph, and PyTorch.
 
 ``python benchmarks/vit.py --models base,tiny --batches 32,1,256 --out FILE.json``
 
-ViT-tiny/16 and ViT-B/16 at 224 pixels, images and weights in halves, weights at random and the same for all.
-PyTorch is taken at its best: eager and by torch.compile, with its own choice of an attention and with
-cuDNN's, and as a CUDA graph where it is none by itself. Each candidate takes turns of a tenth of a second
-with ours.
-Scores are compared with float64; a candidate whose scores are off is called wrong.
+The networks are ViT-tiny/16 and ViT-B/16 at 224 pixels, with images and weights in halves and the same random
+weights for all. PyTorch runs in its fastest ways: eager and with torch.compile, with its own choice of
+attention and with cuDNN's, and as a CUDA graph unless it uses one anyway. Each candidate takes turns of a
+tenth of a second with ours. Scores are compared with float64. A candidate with wrong scores is marked as
+wrong.
 
-``--steps`` also says where our time goes: each step of a plan, run in a row in a graph of its own. Models,
-batches and ways of PyTorch are measured in the order in which they are given, and with ``--seconds`` nothing
-new is begun after so many: ``--quick`` is ViT-B/16 with 32 images and 60 seconds, max-autotune last.
+``--steps`` also shows where our time goes: each step of a plan, repeated in its own graph. Models, batch
+sizes and ways of PyTorch are measured in the given order. With ``--seconds``, nothing new begins after that
+time. ``--quick`` measures ViT-B/16 with 32 images for 60 seconds, with max-autotune last.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ QUICK = {"models": "base", "batches": "32", "modes": "default,eager,max-autotune
 
 
 def centred(scores: np.ndarray) -> np.ndarray:
-    """Less the mean of each image's: what a softmax leaves of them."""
+    """Subtract each image's mean, which a softmax ignores."""
     found: np.ndarray = scores - scores.mean(axis=1, keepdims=True)
     return found
 
@@ -63,7 +63,7 @@ def centred(scores: np.ndarray) -> np.ndarray:
 def graph(
     variant: Variant, problem: VitShape, arrays: Arrays, device: Device
 ) -> AbstractContextManager[Candidate]:
-    """One of ours; its scores are those of PyTorch but for a summand of each image."""
+    """Yield our network as a candidate. Its scores differ from PyTorch's by a constant for each image."""
 
     def scores(probabilities: np.ndarray) -> np.ndarray:
         return centred(np.log(probabilities))
@@ -80,12 +80,12 @@ def measure(
     device: Device,
     budget: Budget,
 ) -> list[Row]:
-    """Rows of one model and batch: ours, then PyTorch's."""
+    """Measure one model and batch size: ours, then PyTorch."""
     import torch
     import vit_torch as peer
 
     print(f"\n{title}, batch {problem.N}: {problem}", flush=True)
-    bound = 2 * score_bound(problem, arrays, "fp16")  # a score, and the mean of all
+    bound = 2 * score_bound(problem, arrays, "fp16")  # of a score, and of the mean of all
     build_plans([variant.planned(problem, device.max_shared_bytes) for variant in variants], device)
     with ExitStack() as stack:
         stack.enter_context(torch.no_grad())
@@ -107,7 +107,7 @@ def measure(
 
 
 def table(rows: Sequence[Row]) -> str:
-    """One model and batch for people."""
+    """Format one model and batch size as a table."""
     medians = {row["program"]: statistics.median(row["ms"]) for row in rows}
     first = rows[0]["program"]
     library = [ms for name, ms in medians.items() if "torch.compile" in name]
@@ -128,7 +128,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def label(step: Launch, planned: Planned) -> str:
-    """What a launch is about: the weights that it reads, without the block's number, or the kernel."""
+    """Name a launch by the weights that it reads, without the block's number, or by the kernel."""
     names = [a.buffer if isinstance(a, TensorMap) else a for a in step.args if isinstance(a, str | TensorMap)]
     of = [planned.views[name][0] for name in names if name in planned.views]
     weights = [name.removesuffix(".half") for name in of if name.endswith(".half")]
@@ -139,7 +139,7 @@ def label(step: Launch, planned: Planned) -> str:
 def main(words: Sequence[str] | None = None) -> int:
     """Measure, print and write."""
     parser = arguments(__doc__ or "", "networks/vit/fused")
-    parser.add_argument("--models", default="base,tiny", help="of the operation's problems of 224 pixels")
+    parser.add_argument("--models", default="base,tiny", help="models at 224 pixels (default: %(default)s)")
     parser.add_argument("--batches", default="32,1,256")
     parser.add_argument("--quick", action="store_true", help="ViT-B/16 with 32 images, in a minute")
     given = parser.parse_args(words)
@@ -160,7 +160,7 @@ def main(words: Sequence[str] | None = None) -> int:
                     found["steps"] += measure_steps(variants[-1], problem, arrays, device, label)
                 modes = words_of(given.modes)
                 found["rows"] += measure(title, variants, problem, arrays, modes, device, budget)
-                write(given.out, head, found)  # after each, as compiling may take long
+                write(given.out, head, found)  # after each one, because compilation may take long
     return 0
 
 

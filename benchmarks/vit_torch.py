@@ -1,4 +1,4 @@
-"""The vision transformer of `vit.py` in plain PyTorch: eager and through torch.compile."""
+"""The vision transformer of `vit.py` in PyTorch: in eager mode and with torch.compile."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from mini_dnn.nn.models.vit import VitSizes
 from mini_dnn.nn.transformer import EPSILON
 
 COMPILED = ("default", "max-autotune")  # modes of torch.compile
-ATTENTION = {"": None, "cuDNN": SDPBackend.CUDNN_ATTENTION}  # PyTorch's own choice, and the best on Hopper
+ATTENTION = {"": None, "cuDNN": SDPBackend.CUDNN_ATTENTION}  # PyTorch's own choice, and the fastest on Hopper
 
 Run = Callable[[], Any]
 
 
 class Vit(nn.Module):
-    """`mini_dnn.nn.models.vit` with the same names of weights, but for dots."""
+    """`mini_dnn.nn.models.vit` with the same names of weights, except for dots."""
 
     def __init__(self, sizes: VitSizes, weights: Mapping[str, Tensor]) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class Vit(nn.Module):
         return self.linear(f"{name}.down", functional.gelu(inner, approximate="tanh"))
 
     def norm(self, name: str, x: Tensor) -> Tensor:
-        """Of the last axis."""
+        """Layer norm over the last axis."""
         width = (self.sizes.width,)
         return functional.layer_norm(
             x, width, self.of(f"{name}.weight"), self.of(f"{name}.bias"), float(EPSILON)
@@ -68,18 +68,18 @@ class Vit(nn.Module):
         return functional.linear(x, self.of(f"{name}.weight"), self.of(f"{name}.bias"))
 
     def of(self, name: str) -> Tensor:
-        """The weight of that name."""
+        """The weight with this name."""
         found: Tensor = getattr(self, name.replace(".", "_"))
         return found
 
 
 def on_gpu(arrays: Mapping[str, Any], dtype: torch.dtype, where: str = "cuda") -> dict[str, Tensor]:
-    """Arrays of NumPy's in another type."""
+    """Copy NumPy arrays to the GPU in another type."""
     return {name: torch.from_numpy(array).to(where, dtype) for name, array in arrays.items()}
 
 
 def reference(sizes: VitSizes, images: Tensor, weights: Mapping[str, Any], part: int = 32) -> Tensor:
-    """Scores in float64, some images at a time."""
+    """Compute scores in float64, some images at a time."""
     module = Vit(sizes, on_gpu(weights, torch.float64, str(images.device)))
     with sdpa_kernel(SDPBackend.MATH):
         return torch.cat([module(images[i : i + part].double()) for i in range(0, len(images), part)])
@@ -88,7 +88,7 @@ def reference(sizes: VitSizes, images: Tensor, weights: Mapping[str, Any], part:
 def ways(
     sizes: VitSizes, images: Tensor, weights: Mapping[str, Any], modes: Sequence[str]
 ) -> Iterator[tuple[str, Run]]:
-    """How PyTorch computes the scores: a name, and what does it once."""
+    """Yield ways in which PyTorch computes the scores: a name, and a function that computes them once."""
     module = Vit(sizes, on_gpu(weights, torch.float16)).eval()
     for mode in modes:
         for backend, chosen in ATTENTION.items():
@@ -96,7 +96,7 @@ def ways(
             if mode == "eager":
                 run: Callable[[Tensor], Tensor] = module
             else:
-                torch._dynamo.mark_static_address(images)  # else its CUDA graph would copy them first
+                torch._dynamo.mark_static_address(images)  # otherwise, its CUDA graph would first copy them
                 run = torch.compile(module, mode=mode, dynamic=False)  # type: ignore[assignment]
 
             def once(run: Callable[[Tensor], Tensor] = run, chosen: Any = chosen) -> Tensor:
@@ -108,7 +108,7 @@ def ways(
 
 
 def captured(once: Run) -> tuple[Run, Callable[[], Tensor]]:
-    """The same as a CUDA graph, and its result: nothing is left of Python and of launches one by one."""
+    """Capture a run in a CUDA graph, without Python and separate launches. Return it with its result."""
     stream = torch.cuda.Stream()
     torch.cuda.synchronize()
     with torch.cuda.stream(stream):
@@ -122,7 +122,7 @@ def captured(once: Run) -> tuple[Run, Callable[[], Tensor]]:
 
 
 def milliseconds(run: Run, count: int) -> float:
-    """Of a run, in a row of so many."""
+    """Return the milliseconds of a run, averaged over ``count`` consecutive ones."""
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     start.record()
     for _ in range(count):

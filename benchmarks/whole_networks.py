@@ -1,6 +1,6 @@
-"""What benchmarks of whole networks share: candidates that take turns, ours as CUDA graphs, and PyTorch's.
+"""Code shared by benchmarks of whole networks: candidates that take turns, ours and PyTorch's.
 
-`vit.py`, `resnet.py`, `resnet_rungs.py` and `pictures.py` are such benchmarks.
+`vit.py`, `resnet.py`, `resnet_rungs.py` and `pictures.py` use it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from mini_dnn.running.execute import Execution, compile_others
 from mini_dnn.variant import Planned, Variant, find, names
 
 TURNS, TURN_S, REST_S = 5, 0.1, 0.05
-SHORT_S = 0.02  # of a turn that nobody else takes
+SHORT_S = 0.02  # of a turn without other candidates
 SEED = 0
 NOTE = "milliseconds a forward pass, turn by turn"
 
@@ -43,16 +43,16 @@ Run = Callable[[], Any]
 
 @dataclass(frozen=True)
 class Candidate:
-    """Something that takes turns.
+    """A network that takes turns with others.
 
     Parameters
     ----------
     name
-        What the table calls it.
+        Its name in the table.
     timed
-        ``count -> ms``: of a pass, in a row of so many.
+        ``count -> ms``: the mean time of a pass over this many consecutive ones.
     scores
-        Of the last pass, in float64.
+        The scores of the last pass, in float64.
     """
 
     name: str
@@ -62,12 +62,12 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Budget:
-    """How long new work is begun."""
+    """The time after which no new work begins."""
 
-    end: float  # of `time.monotonic`
+    end: float  # in `time.monotonic`
 
     def left(self, what: str) -> bool:
-        """Whether there is time for more; else that is said."""
+        """Whether there is time for more. If not, print a message."""
         if time.monotonic() < self.end:
             return True
         print(f"  {what}: not measured, as --seconds are over", flush=True)
@@ -76,7 +76,7 @@ class Budget:
 
 @contextmanager
 def opened(planned: Planned, arrays: Arrays, device: Device) -> Iterator[Execution]:
-    """A plan with its weights set up, and its images there."""
+    """Yield a plan with weights set up and images copied."""
     module = device.compile(planned.source, planned.defines)
     execution = Execution(planned, module, device, others=compile_others(planned, device))
     try:
@@ -89,7 +89,7 @@ def opened(planned: Planned, arrays: Arrays, device: Device) -> Iterator[Executi
 
 
 def replayed(graph: Any, device: Device, count: int) -> float:
-    """Milliseconds of a replay, in a row of so many."""
+    """Return the milliseconds of a replay, averaged over ``count`` consecutive ones."""
     start = device.record()
     for _ in range(count):
         graph.replay()
@@ -105,7 +105,7 @@ def ours(
     output: str,
     scores: Callable[[np.ndarray], np.ndarray],
 ) -> Iterator[Candidate]:
-    """A network as a graph; ``scores`` makes scores of what lies in the array ``output``."""
+    """Yield a network as a graph. ``scores`` converts the content of the array ``output`` to scores."""
     with opened(variant.planned(problem, device.max_shared_bytes), arrays, device) as execution:
         execution.kernels()
         graph = device.capture(execution.kernels)
@@ -125,7 +125,7 @@ def ours(
 def theirs(
     ways: Iterable[tuple[str, Run]], budget: Budget, scores: Callable[[np.ndarray], np.ndarray]
 ) -> Iterator[Candidate]:
-    """PyTorch's candidates, each made when it is asked for, and gone when the next one is."""
+    """Yield PyTorch's candidates. Each is created on demand, and freed before the next one."""
     import torch
     from vit_torch import captured, milliseconds
 
@@ -142,17 +142,17 @@ def theirs(
             torch.cuda.synchronize()
             print(f"  {name}: ready after {time.perf_counter() - start:.0f} s", flush=True)
             yield Candidate(name, partial(milliseconds, once), partial(on_host, once))
-            if "max-autotune" not in name:  # which is a graph by itself
+            if "max-autotune" not in name:  # it is a graph itself
                 run, result = captured(once)
                 found = partial(on_host, result)
                 yield Candidate(f"{name}, as a graph", partial(milliseconds, run), found)
-        except Exception as error:  # a library's failure may be of any kind, and ends nothing here
+        except Exception as error:  # a library may raise anything, which must not end the benchmark
             reason = str(error).strip().partition("\n")[0]
             print(f"  {name}: {type(error).__name__}: {reason}", flush=True)
 
 
 def take_turns(candidates: Sequence[Candidate]) -> dict[str, list[float]]:
-    """Milliseconds a pass, turn by turn."""
+    """Return the milliseconds per pass, turn by turn."""
     counts = {}
     for one in candidates:
         one.timed(2)
@@ -167,7 +167,7 @@ def take_turns(candidates: Sequence[Candidate]) -> dict[str, list[float]]:
 
 
 def turns(once: Callable[[int], float]) -> list[float]:
-    """Milliseconds, turn by turn, where ``once`` gives the mean of so many in a row."""
+    """Return milliseconds, turn by turn, where ``once`` returns the mean over consecutive ones."""
     count = max(1, int(SHORT_S * 1e3 / once(1)))
     return [once(count) for _ in range(TURNS)]
 
@@ -175,9 +175,9 @@ def turns(once: Callable[[int], float]) -> list[float]:
 def measured(
     mine: Sequence[Candidate], others: Iterable[Candidate], figures: Callable[[Candidate], Row]
 ) -> list[Row]:
-    """A row for each candidate: ours take turns, then the last of ours with each of the others.
+    """Yield a row for each candidate: ours take turns, then the last of ours with each of the others.
 
-    ``figures`` gives what else a row has, the largest error among it.
+    ``figures`` returns further fields of a row, including the largest error.
     """
     rows: dict[str, Row] = {}
 
@@ -199,59 +199,67 @@ def measured(
 
 
 def verdict(row: Row) -> str:
-    """Whether a row's scores are right."""
+    """Describe whether a row's scores are right."""
     return "agrees" if row["agrees"] else f"WRONG: the bound is {row['bound']:.1e}"
 
 
 def arguments(text: str, impl: str) -> argparse.ArgumentParser:
     """The options that all of these benchmarks have."""
     parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--impl", default=impl, help="networks; the last one takes all turns")
-    parser.add_argument("--modes", default="eager,default,max-autotune", help="of PyTorch; empty: none")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin nothing new after these")
-    parser.add_argument("--steps", action="store_true", help="say where our time goes, step by step")
-    parser.add_argument("--out", type=Path)
+    parser.add_argument(
+        "--impl", default=impl, help="networks, separated by commas; PyTorch is compared with the last one"
+    )
+    parser.add_argument(
+        "--modes",
+        default="eager,default,max-autotune",
+        help="modes of PyTorch; empty for none (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=float("inf"), help="begin nothing new after this time"
+    )
+    parser.add_argument("--steps", action="store_true", help="also show the time of each step of ours")
+    parser.add_argument("--out", type=Path, help="write the results to this JSON file")
     return parser
 
 
 def words_of(text: str) -> list[str]:
-    """What lies between commas."""
+    """Split at commas."""
     return [word for word in text.split(",") if word]
 
 
 def place_of(device: Device) -> Place:
-    """The GPU and its state, and the processor."""
+    """Describe the GPU with its state, and the processor."""
     return Place(name=device.description, cpu=cpu_name(), state=state_of(gpu_state(device)))
 
 
 def about(place: Place, operation: Operation, more: Mapping[str, str] = MappingProxyType({})) -> Row:
-    """The head of a results file that begins now; ``more`` are versions of other programs."""
+    """The head of a results file that begins now. ``more`` has versions of other programs."""
     started = datetime.now(UTC).isoformat(timespec="seconds")
     head = {"schema": SCHEMA, "started": started, **commit(), "device": place, "note": NOTE}
     return {**head, "versions": {**versions(), **more}, "op": operation.name}
 
 
 def torch_version() -> dict[str, str]:
-    """PyTorch's."""
+    """The version of PyTorch."""
     import torch
 
     return {"torch": torch.__version__}
 
 
 def sizes(problem: Problem) -> str:
-    """The sizes of a network in the form of ``--shapes``, without batch and type."""
+    """The sizes of a network in the form of ``--shapes``, without batch size and type."""
     return ",".join(str(value) for name, value in problem.fields.items() if name not in ("N", "dtype"))
 
 
 def program(name: str) -> Row:
-    """What a row says of whose program it is."""
+    """The fields of a row that identify a program."""
     if name not in names():
         return {"kind": "library", "program": name}
     return {"kind": "ours", "program": name, "code_hash": code_of(find(name))}
 
 
 def write(path: Path | None, *parts: Mapping[str, Any]) -> None:
-    """Write results, if a file was asked for; an error that is no number, as None."""
+    """Write results, if a file was requested. An error that is not finite becomes None."""
     if path:
         path.parent.mkdir(parents=True, exist_ok=True)
         content = {key: value for part in parts for key, value in part.items()}
@@ -259,7 +267,7 @@ def write(path: Path | None, *parts: Mapping[str, Any]) -> None:
 
 
 def numbers(row: Row) -> Row:
-    """A row without NaN and infinities, which JSON does not have."""
+    """A row without NaN and infinities, which JSON does not support."""
     return {
         name: None if isinstance(value, float) and not math.isfinite(value) else value
         for name, value in row.items()
