@@ -5,14 +5,15 @@ from collections.abc import Iterator
 from mini_dnn import quads
 from mini_dnn.variant import ConvShape, ceil_div
 
-MAX_BAND = 20  # output rows of a unit where a quad is several pixels
+MAX_BAND = 20  # output rows of a unit if a quad is several pixels
 GROUPS = 9  # pairs of rows in a tile of a warpgroup
 
 
 def cuts(s: ConvShape) -> Iterator[quads.Tiling]:
-    """Ways to cut the work.
+    """Ways to divide the work.
 
-    Whole images leave in one copy each; bands do where an image would be too large, or has few channels.
+    Whole images are stored by one copy each. Bands are used if an image would be too large, or has few
+    channels.
     """
     if quads.fits_warpgroups(s):
         for bands in range(1, s.P + 1):

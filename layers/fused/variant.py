@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from mini_dnn import quads
 from mini_dnn.variant import ConvPoolShape
 
-POOLS = (1, 2, 4)  # windows that lie within four pixels
+POOLS = (1, 2, 4)  # windows within four pixels
 GROUPS = 9  # pairs of rows in a tile of a warpgroup
 
 
 def cuts(s: ConvPoolShape) -> Iterator[quads.Tiling]:
-    """Ways to cut the work: whole images if they fit."""
+    """Ways to divide the work: whole images if they fit."""
     if quads.fits_warpgroups(s):
         for bands in range(1, s.P + 1):
             yield quads.cut(

@@ -6,8 +6,8 @@ From the definition it is six loops::
         for c, r, s in np.ndindex(C, R, S):
             y[n, m, p, q] += x[n, c, p + r, q + s] * w[m, c, r, s]
 
-Here the loops run in BLAS: a slice of the batch is unrolled and multiplied, then the next, so that memory
-stays bounded whatever the batch.
+Here the loops run in BLAS: one slice of the batch after the other is unrolled and multiplied, so that the
+memory is limited for every batch size.
 """
 
 from mini_dnn.nn.numpy_conv import conv2d_forward

@@ -2,19 +2,19 @@
 
 from mini_dnn.variant import ConvShape, Launch, Variant, ceil_div
 
-THREADS = 512  # most per block; one an output of the tile
-TILE_P, TILE_Q = 128, 64  # most rows and columns of a tile
-CHUNK = 33  # most rows and columns of the filter at a time: tile and halo take 23 KB at most
+THREADS = 512  # at most, per block; one per output of the tile
+TILE_P, TILE_Q = 128, 64  # at most, rows and columns of a tile
+CHUNK = 33  # at most, rows and columns of the filter at a time: tile and halo take up to 23 KB
 GRID_Y = 65535  # most blocks along y
 
 
 def equal_parts(size: int, most: int) -> int:
-    """The size of the parts when ``size`` is cut into as few as possible of at most ``most``, all alike."""
+    """The size of the equal parts if ``size`` is divided into as few as possible of at most ``most``."""
     return ceil_div(size, ceil_div(size, most))
 
 
 def defines(s: ConvShape) -> dict[str, int]:
-    """The tile of outputs, and how much of the filter shared memory serves at a time."""
+    """The tile of outputs, and the part of the filter that shared memory holds at a time."""
     tile_q = equal_parts(s.Q, TILE_Q)
     tile_p = equal_parts(s.P, min(THREADS // tile_q, TILE_P))
     return {"TILE_P": tile_p, "TILE_Q": tile_q, "CHUNK_R": min(s.R, CHUNK), "CHUNK_S": min(s.S, CHUNK)}

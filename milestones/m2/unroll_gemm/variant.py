@@ -10,7 +10,7 @@ GRID_Y = 65535  # most blocks along y
 
 
 def scratch(s: ConvShape) -> dict[str, tuple[int, ...]]:
-    """The unrolled input, and the product before its axes are put in order."""
+    """The unrolled input, and the product before its axes are permuted."""
     return {"col": (s.K, s.cols), "gemm_out": (s.M, s.cols)}
 
 

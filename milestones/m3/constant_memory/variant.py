@@ -8,12 +8,12 @@ W_CONST = 16384  # weights that constant memory holds: 64 KB
 
 
 def fits(s: ConvShape) -> bool:
-    """Whether the filters fit constant memory."""
+    """Whether the filters fit in constant memory."""
     return s.M * s.K <= W_CONST
 
 
 def plan(s: ConvShape) -> list[Step]:
-    """The copy, where the filters fit, and one launch: blocks of pixels, output channels, images."""
+    """The copy if the filters fit, and one launch: blocks of pixels, output channels, images."""
     grid = (ceil_div(s.P * s.Q, THREADS), min(s.M, GRID_Y), s.N)
     launch = Launch("conv_direct", grid, (THREADS,), ("x", "w", "y", s.C, s.H, s.W, s.M, s.R, s.S))
     return [CopyToSymbol("w_const", "w"), launch] if fits(s) else [launch]

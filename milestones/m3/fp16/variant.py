@@ -10,12 +10,12 @@ GRID_Y = 65535  # most blocks along y
 
 
 def pairs(s: ConvShape) -> int:
-    """Pairs of pixels in an output plane; an odd last pixel has a pair to itself."""
+    """The number of pairs of pixels in an output plane. An odd last pixel is a pair by itself."""
     return ceil_div(s.P * s.Q, 2)
 
 
 def scratch(s: ConvShape) -> dict[str, tuple[int, ...]]:
-    """col, each float32 the place of two halves; the product before its axes are put in order."""
+    """col, in which each float32 is the place of two halves, and the product before its axes are permuted."""
     return {"col": (s.K, s.N * pairs(s)), "gemm_out": (s.M, 2 * s.N * pairs(s))}
 
 

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from mini_dnn import quads
 from mini_dnn.variant import ConvShape, ceil_div
 
-MAX_BAND = 40  # output rows of a unit where a quad is several pixels
+MAX_BAND = 40  # output rows of a unit if a quad is several pixels
 GROUPS = 6  # pairs of rows in a tile of a warpgroup: registers for three kinds of sums and two of weights
 
 
 def cuts(s: ConvShape) -> Iterator[quads.Tiling]:
-    """Ways to cut the work."""
+    """Ways to divide the work."""
     if quads.fits_warpgroups(s):
         for bands in range(1, s.P + 1):
             yield quads.cut(

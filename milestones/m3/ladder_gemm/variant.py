@@ -4,11 +4,11 @@ from mini_dnn.variant import ConvShape, Gemm, Launch, Step, Variant, ceil_div
 
 THREADS = 256  # per block in unroll and permute
 GRID_Y = 65535  # most blocks along y
-PRODUCT = "gemm/v3_registers"  # any variant of the operation gemm that takes fp32
+PRODUCT = "gemm/v3_registers"  # any variant of the operation gemm that supports fp32
 
 
 def scratch(s: ConvShape) -> dict[str, tuple[int, ...]]:
-    """The unrolled input, and the product before its axes are put in order."""
+    """The unrolled input, and the product before its axes are permuted."""
     return {"col": (s.K, s.cols), "gemm_out": (s.M, s.cols)}
 
 

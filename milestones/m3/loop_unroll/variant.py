@@ -6,7 +6,7 @@ TILE = 16  # side of an output tile; TILE * TILE threads per block
 
 
 def defines(s: ConvShape) -> dict[str, int]:
-    """The filter's size is a compile-time constant beside the tile's."""
+    """The size of the filter is a compile-time constant, like that of the tile."""
     return {"TILE": TILE, "R": s.R, "S": s.S}
 
 

@@ -4,25 +4,25 @@ import numpy as np
 
 from mini_dnn.variant import ConvShape, Launch, Variant, ceil_div
 
-TILE_COLS = 512  # columns of gemm_out in a block
-THREAD_COLS = 4  # of them in a thread
+TILE_COLS = 512  # columns of gemm_out per block
+THREAD_COLS = 4  # columns of gemm_out per thread
 TILE_K = 64  # values of w per channel in shared memory at a time
 THREADS = 256  # per block in unroll and permute
 GRID_Y = 65535  # most blocks along y
 
 
 def tile_m(M: int) -> int:
-    """Rows of gemm_out in a block: all if they are 16 at most, else equal parts; a multiple of 4."""
+    """The rows of gemm_out per block: all if there are at most 16, otherwise equal parts; a multiple of 4."""
     return ceil_div(ceil_div(M, ceil_div(M, 16)), 4) * 4
 
 
 def defines(s: ConvShape) -> dict[str, int]:
-    """The GEMM's tiles: compile-time constants, as registers cannot be indexed."""
+    """The GEMM's tiles are compile-time constants, because registers cannot be indexed."""
     return {"TILE_M": tile_m(s.M), "TILE_COLS": TILE_COLS, "THREAD_COLS": THREAD_COLS, "TILE_K": TILE_K}
 
 
 def scratch(s: ConvShape) -> dict[str, tuple[int, ...]]:
-    """The unrolled input, and the product before its axes are put in order."""
+    """The unrolled input, and the product before its axes are permuted."""
     return {"col": (s.K, s.cols), "gemm_out": (s.M, s.cols)}
 
 

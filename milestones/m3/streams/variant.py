@@ -2,20 +2,20 @@
 
 from mini_dnn.variant import ConvShape, CopyIn, CopyOut, Images, Launch, Step, Variant, ceil_div
 
-STREAMS = 3  # parts under way at once: one copied in, one computed, one copied out
-PARTS = 48  # of the batch; more make the unhidden first copy in shorter
-MIN_IMAGES = 100  # of a part; with fewer, the host takes longer to give a step than the GPU to do it
-TILE_COLS = 256  # output pixels of a block, two to a thread
-MAX_K = 64  # rows of the unrolled input in shared memory at a time, at most
+STREAMS = 3  # parts in flight: one is copied in, one is computed, one is copied out
+PARTS = 48  # of the batch; with more parts, the first copy in, which nothing hides, is shorter
+MIN_IMAGES = 100  # of a part; with fewer, the host takes longer to issue a step than the GPU to run it
+TILE_COLS = 256  # output pixels of a block, two per thread
+MAX_K = 64  # at most, rows of the unrolled input in shared memory at a time
 
 
 def even_part(size: int, most: int) -> int:
-    """Largest part when ``size`` is cut evenly into parts of at most ``most``."""
+    """The largest part if ``size`` is divided evenly into parts of at most ``most``."""
     return ceil_div(size, ceil_div(size, most))
 
 
 def defines(s: ConvShape) -> dict[str, int]:
-    """The filters' sizes and the tiles: compile-time constants to the kernel."""
+    """The sizes of the filters and the tiles are compile-time constants of the kernel."""
     chunk_s = even_part(s.S, MAX_K)
     chunk_r = even_part(s.R, MAX_K // chunk_s)
     chunk_c = even_part(s.C, MAX_K // (chunk_r * chunk_s))
@@ -24,13 +24,13 @@ def defines(s: ConvShape) -> dict[str, int]:
 
 
 def tile_m(s: ConvShape) -> int:
-    """Output channels of a block, those of one WMMA tile: few channels take the flat one."""
+    """The output channels of a block are those of one WMMA tile. A flat tile is used for few channels."""
     return 8 if s.M <= 8 else 16
 
 
 def plan(s: ConvShape) -> list[Step]:
-    """Copy in, launch and copy out for each part, the streams in turn."""
-    columns = s.P * 2 * ceil_div(s.Q, 2)  # output rows padded to whole pairs of pixels
+    """Copy in, launch and copy out for each part, with the streams in turn."""
+    columns = s.P * 2 * ceil_div(s.Q, 2)  # output rows, padded to whole pairs of pixels
     parts = min(PARTS, ceil_div(s.N, MIN_IMAGES))
     steps: list[Step] = []
     for part in range(parts):

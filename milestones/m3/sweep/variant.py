@@ -12,12 +12,12 @@ GRID_Y = 65535  # most blocks along y
 
 
 def tile_m(M: int) -> int:
-    """Rows of gemm_out in a block: all if they are 16 at most, else equal parts; a multiple of 4."""
+    """The rows of gemm_out per block: all if there are at most 16, otherwise equal parts; a multiple of 4."""
     return ceil_div(ceil_div(M, ceil_div(M, 16)), 4) * 4
 
 
 def make(tile_cols: int, thread_cols: int) -> Variant:
-    """The variant with these columns of gemm_out in a block and, of them, in a thread."""
+    """The variant with these numbers of columns of gemm_out per block and per thread."""
 
     def defines(s: ConvShape) -> dict[str, int]:
         sizes = {"TILE_COLS": tile_cols, "THREAD_COLS": thread_cols}

@@ -4,24 +4,27 @@ import numpy as np
 
 from mini_dnn.variant import ConvShape, Launch, Variant, ceil_div
 
-TILE_COLS = 256  # columns of gemm_out in a block, two to a thread
+TILE_COLS = 256  # columns of gemm_out per block, two per thread
 TILE_K = 32  # rows of col in shared memory at a time
 THREADS = 256  # per block in unroll and permute
 GRID_Y = 65535  # most blocks along y
 
 
 def tile_m(s: ConvShape) -> int:
-    """Rows of gemm_out in a block, those of one WMMA tile: few output channels take the flat one."""
+    """The rows of gemm_out per block are those of one WMMA tile.
+
+    A flat tile is used for few output channels.
+    """
     return 8 if s.M <= 8 else 16
 
 
 def pairs(s: ConvShape) -> int:
-    """Pairs of pixels in an output plane; an odd last pixel has a pair to itself."""
+    """The number of pairs of pixels in an output plane. An odd last pixel is a pair by itself."""
     return ceil_div(s.P * s.Q, 2)
 
 
 def scratch(s: ConvShape) -> dict[str, tuple[int, ...]]:
-    """col, each float32 the place of two halves; the product before its axes are put in order."""
+    """col, in which each float32 is the place of two halves, and the product before its axes are permuted."""
     return {"col": (s.K, s.N * pairs(s)), "gemm_out": (s.M, 2 * s.N * pairs(s))}
 
 
