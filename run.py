@@ -17,6 +17,6 @@ if __name__ == "__main__":
             file=sys.stderr,
         )
         sys.exit(2)
-    except KeyboardInterrupt:  # while the modules were imported
+    except KeyboardInterrupt:  # this may happen while the modules are imported
         print("interrupted", file=sys.stderr)
         sys.exit(130)

@@ -29,7 +29,7 @@ KERNELS = (
     "gemm_last_tile_missing",
 )
 WIDTH, INDENT = 112, 12  # columns
-# A dark card, readable on light and dark pages, in fonts of the reader: pictures of a page load no others.
+# A dark card, readable on light and dark pages. Its fonts are the reader's, because pictures load no others.
 FORMAT = """<svg viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg" role="img">
 <style>
 .{unique_id}-matrix {{ font-family: ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace;
@@ -65,7 +65,10 @@ def main(folder: Path = ROOT / "docs" / "check") -> None:
 
 
 def verdict(name: str) -> tuple[str, Report]:
-    """Check a kernel of the corpus, without the comment that gives the answer away; its mistake in words."""
+    """Check a kernel of the corpus without the comment that gives its mistake away.
+
+    Return a title and the report.
+    """
     text = (ROOT / "tests" / "wrong" / f"{name}.cu").read_text()
     with tempfile.TemporaryDirectory() as folder:
         student, build = Path(folder, f"{name}.cu"), Path(folder, "build")
@@ -76,11 +79,11 @@ def verdict(name: str) -> tuple[str, Report]:
 
 
 def picture(name: str, title: str, report: Report) -> str:
-    """The verdict as SVG: the same verdict is the same file."""
+    """Return the verdict as SVG. The same verdict gives the same file."""
     console = Console(
         record=True, width=WIDTH, file=io.StringIO(), theme=THEME, highlighter=Verdict(), force_terminal=True
     )
-    for line in describe(report)[:-2]:  # the last says how many
+    for line in describe(report)[:-2]:  # the last line says how many there are
         parts = textwrap.wrap(line, WIDTH - 2, subsequent_indent=" " * INDENT) or [""]
         for part in parts:
             console.print(part, markup=False, emoji=False, no_wrap=True)

@@ -29,7 +29,7 @@ WORD_PIXELS = 13.8
 OTHER, BOTH = "#e69f00", "#b0308f"  # another block; two blocks
 PRODUCT, BARRIER, COPY = "#2e8b2e", "#b35900", "#c2185b"
 EDGE, FETCHED = "#cbd2d9", "#dfe5ea"
-Changes = tuple[tuple[str, str], ...]  # what is replaced in a kernel, and by what
+Changes = tuple[tuple[str, str], ...]  # pairs of a text in a kernel and its replacement
 DOWN_COLUMNS: Changes = (
     ("= pixel / Q, q = pixel % Q;", "= pixel % P, q = pixel / P;"),
     ("+ pixel] = acc;", "+ p * Q + q] = acc;"),
@@ -37,7 +37,7 @@ DOWN_COLUMNS: Changes = (
 
 
 def main(folder: str = str(DOCS), *names: str) -> None:
-    """Draw the pictures of these names, or every one."""
+    """Draw the pictures with these names, or all pictures."""
     pictures = {"coalescing": coalescing, "reuse": reuse, "conflicts": conflicts}
     with mpl.rc_context(STYLE):
         for name in names or pictures:
@@ -45,7 +45,7 @@ def main(folder: str = str(DOCS), *names: str) -> None:
 
 
 def counted(name: str, problem: str, batch: int = 1, changes: Changes = ()) -> list[Counted]:
-    """The kernels of a variant, or of a copy with changes, at one entry of a problem of the course."""
+    """Count the accesses of a variant or a changed copy, for one entry of a course problem."""
     variant = find(name)
     sizes = variant.operation.course[problem].with_batch(batch)
     if not changes:
@@ -71,7 +71,7 @@ def accesses(kernel: Counted, array: str, kind: EventKind) -> np.ndarray:
 
 
 def colour_of(lane: int) -> Any:
-    """A light colour for each lane: its number is written on it."""
+    """A light colour for each lane. The number of the lane is written on it."""
     red, green, blue, _ = colormaps["turbo"](0.08 + 0.84 * lane / (LANES - 1))
     return tuple(0.45 + 0.55 * part for part in (red, green, blue))
 
@@ -104,7 +104,10 @@ def coalescing() -> Figure:
 
 
 def lines(axes: Axes, left: float, top: float, words: np.ndarray) -> tuple[float, int]:
-    """Draw the lines of memory in which 32 words lie; where that ends, and how many sectors they touch."""
+    """Draw the lines of memory in which 32 words lie.
+
+    Return the right end and the number of sectors touched.
+    """
     lane_of = {int(word): lane for lane, word in enumerate(words)}
     sectors = {word // SECTOR_WORDS for word in lane_of}
     rows = sorted({word // LINE_WORDS for word in lane_of})
@@ -125,7 +128,7 @@ def lines(axes: Axes, left: float, top: float, words: np.ndarray) -> tuple[float
 
 
 def square(axes: Axes, x: float, y: float, size: tuple[float, float], lane: int) -> None:
-    """A word, with the lane that uses it."""
+    """Draw a word with the number of the lane that uses it."""
     axes.add_patch(Rectangle((x, y), *size, facecolor=colour_of(lane), edgecolor="white", linewidth=0.4))
     middle = x + size[0] / 2, y + size[1] / 2 - 0.3
     axes.text(*middle, str(lane), ha="center", va="center", size=min(6.5, 0.62 * size[1]), color=INK)
@@ -179,7 +182,7 @@ def reuse() -> Figure:
 
 
 def picture(axes: Axes, place: tuple[float, float, float, float], marks: np.ndarray) -> None:
-    """A matrix: what the first block uses, the second, and both."""
+    """Draw a matrix with the elements that the first block, the second or both use."""
     left, bottom, width, height = place
     rows, columns = marks.shape
     for mark, colour in ((1, GPU), (2, OTHER), (3, BOTH)):
@@ -195,7 +198,7 @@ def picture(axes: Axes, place: tuple[float, float, float, float], marks: np.ndar
 
 
 def uses(kernel: Counted, block: int) -> Mapping[tuple[str, bool], np.ndarray]:
-    """How often a block's lanes use each element: by array, and whether it is written."""
+    """Count how often a block's lanes use each element, by array and by whether it is written."""
     found = {}
     for one in footprints(kernel.traces[block].records, kernel.launch):
         array = kernel.launch.arrays[one["array"]]
@@ -210,7 +213,7 @@ def uses(kernel: Counted, block: int) -> Mapping[tuple[str, bool], np.ndarray]:
 
 
 def conflicts() -> Figure:
-    """Shared memory read along rows and along columns; and what runs while copies are on their way."""
+    """Reads of shared memory along rows and along columns, and warps that run during copies."""
     figure, axes = card(13.2, 6.6)
     for at, (words, changes) in enumerate(
         (
@@ -232,7 +235,7 @@ def conflicts() -> Figure:
 
 
 def turned(pitch: int) -> Changes:
-    """The tile of m1/tiled_direct with its columns as rows of so many words."""
+    """Change the tile of m1/tiled_direct so that its columns are stored as rows of ``pitch`` words."""
     return (
         ("x_tile[TILE_P + CHUNK_R - 1][PITCH]", f"x_tile[PITCH][{pitch}]"),
         ("x_tile[i][j] =", "x_tile[j][i] ="),
@@ -241,7 +244,7 @@ def turned(pitch: int) -> Changes:
 
 
 def banks(axes: Axes, left: float, top: float, words: np.ndarray) -> int:
-    """Draw which lanes each bank serves, a row a pass; how many passes there are."""
+    """Draw which lanes each bank serves, with one row per pass. Return the number of passes."""
     height = [0] * BANKS
     size = 8.8
     for lane, word in enumerate(words.tolist()):
@@ -253,7 +256,7 @@ def banks(axes: Axes, left: float, top: float, words: np.ndarray) -> int:
 
 
 def colour_of_step(record: np.void, names: Sequence[str]) -> str:
-    """Of what a warp does in a step."""
+    """The colour for what a warp does in a step."""
     if record["kind"] == EventKind.BARRIER or names[record["name"]] == "mbarrier_wait":
         return BARRIER
     space = Space(int(record["space"]))
@@ -261,7 +264,7 @@ def colour_of_step(record: np.void, names: Sequence[str]) -> str:
 
 
 def timeline(axes: Axes) -> None:
-    """The steps of a block of layers/custom, whose copies are on their way meanwhile."""
+    """The steps of a block of layers/custom while its copies are under way."""
     kernel = next(kernel for kernel in counted("layers/custom", "conv2", 4) if kernel.name == "conv")
     trace = kernel.traces[0]
     records, begin, end = trace.records, trace.steps.begin, trace.steps.end

@@ -118,7 +118,7 @@ else:
 
 
 def notebook(repository: str) -> dict[str, Any]:
-    """The notebook, as its file has it."""
+    """Return the notebook's content."""
     path = repository.removeprefix("https://github.com/").removesuffix(".git")
     file = f"{path}/blob/main/docs/first_hour.ipynb"
     links = {

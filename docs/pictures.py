@@ -34,12 +34,12 @@ STYLE = {
     "font.sans-serif": ["Helvetica", "Arial", "DejaVu Sans"],
     "font.size": 12,
 }
-INK, QUIET, PAPER = "#1f2933", "#52606d", "#ffffff"  # a white card: readable on light and dark pages
+INK, QUIET, PAPER = "#1f2933", "#52606d", "#ffffff"  # a white card that is readable on light and dark pages
 GPU, CPU, EDGE = "#2f7ed8", "#9aa5b1", "#ffffff"
 ROW_TINTS = ("#cfe2f7", "#fde5c0", "#d2ecd8", "#eed7ec")
 CELL = 28  # side of a matrix element
-GAP = 62  # between two tensors, in pixels of the network's images, as all lengths below
-DEPTH = {1: 0.0, 4: 6.0, 16: 2.6}  # from one channel's plane to the next
+GAP = 62  # between two tensors, in pixels of the network's images, like all lengths below
+DEPTH = {1: 0.0, 4: 6.0, 16: 2.6}  # distance from one channel's plane to the next
 
 
 def main(folder: Path = DOCS) -> None:
@@ -74,13 +74,13 @@ def timed(board: Board) -> list[Entry]:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a picture, without a date so that the same picture is the same file."""
+    """Write a picture without a date, so that the same picture gives the same file."""
     figure.savefig(path, facecolor="none", metadata={"Date": None} if path.suffix == ".svg" else None)
     print(f"drawn: {path}")
 
 
 def network() -> Figure:
-    """LeNet: its arrays to scale but for the vectors, its layers as arrows."""
+    """LeNet: its arrays to scale, except for the vectors, and its layers as arrows."""
     layers = lenet.build(np.random.default_rng(0)).layers
     shapes, shape = {}, (1, 1, 86, 86)
     for name, layer in layers.items():
@@ -114,7 +114,7 @@ def network() -> Figure:
 
 
 def card(width: float, height: float) -> tuple[Figure, Axes]:
-    """Make a figure in inches: a white card with round corners, and axes over all of it without ticks."""
+    """Make a figure, in inches: a white card with round corners, and axes without ticks on it."""
     figure = Figure(figsize=(width, height))
     box = FancyBboxPatch(
         (0.03, 0.03),
@@ -134,7 +134,7 @@ def card(width: float, height: float) -> tuple[Figure, Axes]:
 
 
 def planes(axes: Axes, left: float, shape: tuple[int, ...], colour: str) -> float:
-    """Draw channels one behind the other, the last in front; where the drawing ends on the right."""
+    """Draw channels one behind the other, the last one in front. Return the right end of the drawing."""
     channels, height, width = shape
     step = DEPTH[channels]
     span = step * (channels - 1)
@@ -155,7 +155,7 @@ def vector(axes: Axes, left: float, shape: tuple[int, ...], height: float) -> fl
 
 
 def arrow(axes: Axes, left: float, words: tuple[str, ...], colour: str) -> None:
-    """Draw a layer: an arrow over the gap that begins at ``left``, its name above and the rest below."""
+    """Draw a layer: an arrow across the gap that begins at ``left``, its name above and the rest below."""
     x, ink = left + GAP / 2, INK if colour == GPU else QUIET
     tip = [(left + GAP - 8, 0), (left + GAP - 17, 5), (left + GAP - 17, -5)]
     axes.plot([left + 8, left + GAP - 17], [0, 0], color=colour, linewidth=2, solid_capstyle="butt")
@@ -165,7 +165,7 @@ def arrow(axes: Axes, left: float, words: tuple[str, ...], colour: str) -> None:
 
 
 def caption(axes: Axes, x: float, name: str, shape: tuple[int, ...]) -> None:
-    """Write an array's shape under it, and its name."""
+    """Write an array's name and shape below it."""
     text = "×".join(map(str, shape)) + (f"\n{name}" if name else "")
     axes.text(x, -66, text, ha="center", va="top", color=INK, linespacing=1.3)
 
@@ -208,7 +208,7 @@ def sliding_window() -> Figure:
 
 
 def cells(axes: Axes, left: float, top: float, values: np.ndarray, tints: Sequence[str]) -> None:
-    """Draw a matrix, each row on a tint of its own."""
+    """Draw a matrix with a separate tint for each row."""
     for (i, j), value in np.ndenumerate(values):
         x, y = left + j * CELL, top - (i + 1) * CELL
         axes.add_patch(Rectangle((x, y), CELL, CELL, facecolor=tints[i], edgecolor=EDGE, linewidth=1.2))
@@ -216,7 +216,7 @@ def cells(axes: Axes, left: float, top: float, values: np.ndarray, tints: Sequen
 
 
 def nothing_measured() -> Figure:
-    """Stand in for the op times until there are results."""
+    """Draw a placeholder for the op times until there are results."""
     figure, axes = card(13.2, 0.9)
     words = "no op times yet: run.py bench --out benchmarks/results/NAME.json measures them on a GPU"
     axes.text(0, 0, words, ha="center", va="center", color=QUIET)
@@ -225,7 +225,7 @@ def nothing_measured() -> Figure:
 
 
 def op_times(board: Board) -> Figure:
-    """Op times of the variants on a GPU, a panel a problem, beside what moving the bytes alone takes."""
+    """Op times on a GPU, with one panel per problem, and the time of a copy of the same bytes."""
     entries = timed(board)
     height = 1.5 + 0.3 * len(entries)
     figure, _ = card(13.2, height)
@@ -241,10 +241,10 @@ def op_times(board: Board) -> Figure:
 
 
 def bars(axes: Axes, rows: Sequence[Row], copy_gbps: float) -> None:
-    """Draw one problem's op times, and the time in which a plain copy moves as many bytes."""
-    times = [row.op_ms or 0.0 for row in rows]  # entries with a sum have them all
+    """Draw one problem's op times, and the time in which a plain copy moves the same number of bytes."""
+    times = [row.op_ms or 0.0 for row in rows]  # entries with a sum have every op time
     floor = rows[0].min_bytes / copy_gbps / 1e6
-    left = min(*times, floor) / 2  # a logarithmic axis has no zero for bars to start at
+    left = min(*times, floor) / 2  # bars cannot start at zero on a logarithmic axis
     drawn = axes.barh(range(len(rows)), np.subtract(times, left), 0.72, left, color=GPU)
     axes.bar_label(drawn, [number(ms) for ms in times], padding=4, size=11, color=INK)
     axes.axvline(floor, color=INK, linestyle=(0, (4, 3)), linewidth=1)

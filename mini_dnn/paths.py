@@ -1,4 +1,4 @@
-"""Where the project lies, and how files are written safely."""
+"""The project's folders, and functions that write files safely."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ PACKAGE = Path(__file__).resolve().parent  # mini_dnn
 ROOT = PACKAGE.parent  # the checkout, with run.py and the variants' folders
 
 
-ABANDONED_S = 60.0  # from then on, what nobody has locked is nobody's; it is locked as soon as it is made
-KINDS = {  # of what is no regular file
+ABANDONED_S = 60.0  # an unlocked file this old is abandoned, because makers lock their files at once
+KINDS = {  # names of what is not a regular file
     stat.S_IFIFO: "a pipe",
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
@@ -36,12 +36,12 @@ def program(*words: str) -> str:
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Open a regular file for reading; never wait, as opening a pipe would.
+    """Open a regular file for reading, without the wait that opening a pipe would cause.
 
     Raises
     ------
     OSError
-        There is none, it cannot be read, or it is something else: a folder, a pipe, a device.
+        The file does not exist, cannot be read, or is not a regular file but a folder, a pipe or a device.
     """
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     mode = os.fstat(handle).st_mode
@@ -55,12 +55,12 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 def read_regular(path: Path, most_bytes: int) -> bytes:
-    """The content of a regular file of at most so many bytes.
+    """Return the content of a regular file, which may have at most ``most_bytes`` bytes.
 
     Raises
     ------
     OSError
-        See `open_regular`; or it is larger.
+        As in `open_regular`, and if the file is larger.
     """
     with open_regular(path) as file:
         found = os.fstat(file.fileno()).st_size
@@ -72,7 +72,7 @@ def read_regular(path: Path, most_bytes: int) -> bytes:
 
 @contextmanager
 def workplace(prefix: str) -> Iterator[Path]:
-    """A folder for what is made meanwhile, in the system's place for such; locked, and removed at the end."""
+    """A temporary folder in the system's usual place. It is locked, and it is removed at the end."""
     with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as name:
         handle = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -84,9 +84,9 @@ def workplace(prefix: str) -> Iterator[Path]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A new file, empty and locked, that takes another one's place at the end, and is removed if that fails.
+    """A new file, empty and locked, that replaces ``path`` at the end. It is removed if that fails.
 
-    What killed processes left of such files is removed, too.
+    Such files that killed processes have left behind are removed, too.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     remove_abandoned(path.parent.glob(f"{glob.escape(path.name)}.*.tmp"))
@@ -102,7 +102,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def remove_abandoned(paths: Iterable[Path]) -> None:
-    """Remove files and folders of this user that nobody has locked any more: their makers were killed."""
+    """Remove files and folders of this user whose processes were killed, so that they are unlocked."""
     for path in paths:
         with suppress(OSError):
             handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -120,7 +120,7 @@ def remove_abandoned(paths: Iterable[Path]) -> None:
 
 
 def _lock(handle: int) -> None:
-    """Where the file system has locks."""
+    """Lock an open file or folder, if the file system supports locks."""
     with suppress(OSError):
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
@@ -128,7 +128,7 @@ def _lock(handle: int) -> None:
 def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
     """Write a file so that other processes see all of it or none of it; the last writer wins.
 
-    It is locked until it is complete: see `remove_abandoned`.
+    The file is locked until it is complete: see `remove_abandoned`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -140,6 +140,7 @@ def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
         Path(temporary).replace(path)
     except BaseException as error:
         Path(temporary).unlink(missing_ok=True)
-        if isinstance(error, OSError) and not error.filename:  # a full disk does not say whose
+        # The error for a full disk does not name the file
+        if isinstance(error, OSError) and not error.filename:
             error.filename = str(path)
         raise

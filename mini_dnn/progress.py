@@ -1,6 +1,6 @@
-"""What a terminal shows while work is slow.
+"""Progress bars and notes that a terminal shows during slow work.
 
-Rich is imported where something is shown: the many processes that show nothing start sooner.
+Rich is imported only where something is shown, so that the many processes that show nothing start sooner.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from threading import Event, Thread
 from types import TracebackType
 from typing import Any
 
-PATIENCE_S = 1.0  # work that ends sooner shows no bar
-SILENCE_S = 60.0  # after which a person wonders whether a kernel will ever end
+PATIENCE_S = 1.0  # work that takes less time shows no bar
+SILENCE_S = 60.0  # after so long a person wonders whether a kernel will ever end
 
-_running: list[tuple[float, Callable[[], str]]] = []  # since when kernels run, and what is said of them
+# For running kernels: when they started, and a function that describes them
+_running: list[tuple[float, Callable[[], str]]] = []
 
 
 def busy(what: str) -> AbstractContextManager[object]:
-    """Say on a terminal's stderr what is going on, for work whose length nobody knows."""
+    """Show on stderr, if it is a terminal, what is going on. This is for work of unknown length."""
     if not sys.stderr.isatty():
         return nullcontext()
     from rich.console import Console
@@ -31,7 +32,10 @@ def busy(what: str) -> AbstractContextManager[object]:
 
 @contextmanager
 def running(what: Callable[[], str]) -> Iterator[None]:
-    """While kernels run: what ``what`` gives is said of them if they take long, see `told_of_silence`."""
+    """Register kernels as running inside this context.
+
+    |If they take long, `told_of_silence` prints the text that ``what`` returns.
+    """
     entry = (time.monotonic(), what)
     _running.append(entry)
     try:
@@ -41,14 +45,14 @@ def running(what: Callable[[], str]) -> Iterator[None]:
 
 
 def overdue(now: float) -> str:
-    """What is said of kernels that have run for `SILENCE_S` at that time; empty if there are none."""
+    """The text about kernels that have run for `SILENCE_S` at time ``now``; empty if there are none."""
     since, what = _running[0] if _running else (now, str)
     return what() if now - since >= SILENCE_S else ""
 
 
 @contextmanager
 def told_of_silence() -> Iterator[None]:
-    """Say once on stderr which kernels have run for `SILENCE_S` without an end."""
+    """Print one note on stderr if kernels have run for `SILENCE_S` without an end."""
     done = Event()
 
     def watch() -> None:
@@ -77,10 +81,10 @@ def _columns() -> tuple[Any, ...]:
     from rich.text import Text
 
     class Rate(ProgressColumn):
-        """How many are done a second."""
+        """A column with the number of units that are done per second."""
 
         def render(self, task: Task) -> Text:
-            """As text."""
+            """Return the rate as text."""
             return Text(f"{task.speed:,.0f}/s" if task.speed else "")
 
     return (
@@ -93,7 +97,7 @@ def _columns() -> tuple[Any, ...]:
 
 
 class Bar:
-    """A bar with the rate and the time left, on a terminal's stderr, from the first second on.
+    """A bar with the rate and the remaining time on stderr, if it is a terminal, from the first second on.
 
     >>> with Bar("resizing", 60000) as bar:
     ...     bar.update(1000)
@@ -109,16 +113,16 @@ class Bar:
             console=console,
             transient=True,
             disable=not console.is_terminal,
-            redirect_stdout=sys.stdout.isatty(),  # what goes to a file stays out of the terminal
+            redirect_stdout=sys.stdout.isatty(),  # output that goes to a file is not shown on the terminal
         )
         self._task = self._progress.add_task(what, total=total)
         self._since = time.monotonic()
 
     def update(self, done: int, total: int | None = None) -> None:
-        """Show that so many of all are done, and how many these are if that has changed."""
+        """Show that ``done`` units are done. ``total`` replaces the number of all units if it has changed."""
         self._progress.update(self._task, completed=done, total=total)
         if time.monotonic() - self._since > PATIENCE_S:
-            self._progress.start()  # harmless when it has started
+            self._progress.start()  # has no effect if it has already started
 
     def __enter__(self) -> Bar:
         return self

@@ -1,4 +1,4 @@
-"""How the kernels on quads (``layers/custom``, ``mini_dnn/quads.cuh``) cut a convolution into work."""
+"""Division of a convolution among blocks, for ``layers/custom`` and ``mini_dnn/quads.cuh``."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from mini_dnn.variant.plan import Launch
 
 FLOAT_BYTES, QUAD_BYTES = 4, 8
 TILE_N, STEP = 8, 4  # columns of a product; quads of a product
-EDGE_ROWS = 24  # pairs of rows that a product takes at the right edge, where there are warpgroups
-MAX_ROWS = 10  # of quads in a strip: code for each of them
-MAX_WEIGHTS = 64  # registers that a thread keeps weights in
+EDGE_ROWS = 24  # pairs of rows of a product at the right edge, if warpgroups multiply
+MAX_ROWS = 10  # of quads in a strip; there is separate code for each of them
+MAX_WEIGHTS = 64  # registers of a thread that hold weights
 MAX_CHANNELS = 4  # of the input: one quad
-MAX_M = 1024  # output channels, so that one block clears all counters
-SHARED_BYTES = 227 * 1024  # that a block may have, and all blocks of a multiprocessor but for 1 KB
+MAX_M = 1024  # output channels, so that one block can clear all counters
+SHARED_BYTES = 227 * 1024  # shared memory of a block, and of all blocks of a multiprocessor except for 1 KB
 RESERVED_BYTES = 1024  # of shared memory for each block
-COMPACT_BYTES = 64 * 1024  # that a block may have on every GPU since sm_75
-BUFFER_BYTES = 32  # fixed arrays of the kernel for a buffer of the input: units, full
-MAX_GRID = 480  # more blocks than are resident anywhere: those that come late find no work
-GRID_Y = 65535  # most blocks along y
+COMPACT_BYTES = 64 * 1024  # shared memory that a block may have on every GPU since sm_75
+BUFFER_BYTES = 32  # fixed arrays of the kernel for each input buffer: units, full
+MAX_GRID = 480  # more blocks than are resident on any GPU; those that start late find no work
+GRID_Y = 65535  # limit of blocks along y
 THREADS = 256  # per block in conv_direct
 PREPARING = 512  # threads that scale the weights
 
 
 @dataclass(frozen=True)
 class Quads:
-    """A convolution in quads; the kernel's `Filter` computes the same."""
+    """A convolution in quads. The kernel's `Filter` computes the same values."""
 
-    X: int  # pixels of a quad, along a row
-    Y: int  # and along a column
+    X: int  # pixels of a quad along a row
+    Y: int  # pixels of a quad along a column
     tile_m: int  # output channels of a product
     filter_rows: int
-    steps: int  # products of a filter row
-    rows: int  # of the output
+    steps: int  # products per filter row
+    rows: int  # rows of quads in the output
     columns: int
 
     @classmethod
@@ -57,17 +57,17 @@ class Quads:
 
     @property
     def weights(self) -> int:
-        """Registers of a thread that hold the filter."""
+        """The number of registers of a thread that hold the filter."""
         return 4 * self.filter_rows * self.steps
 
     @property
     def pitch(self) -> int:
-        """Quads of a row in shared memory: the last column's filter must lie in it."""
+        """Quads per row in shared memory. The filter of the last column must lie in the row."""
         return self.columns - 1 + STEP * self.steps
 
 
 def pair_slots(s: ConvShape, band: int, groups: int) -> int:
-    """Pairs of a band in shared memory, as `pairs::Layout` counts them: for kernels with warpgroups."""
+    """Pairs of a band in shared memory, as `pairs::Layout` counts them, for kernels with warpgroups."""
     columns, more = ceil_div(s.Q, 2), 2 * ceil_div(s.S + 1, STEP) - 1
     full, rest = divmod(columns, TILE_N)
     pitch, rows, beside = full * TILE_N + more if full else 0, (band + s.R) // 2, s.R // 2
@@ -91,37 +91,37 @@ def jobs(columns: int, strips: int) -> int:
 
 @dataclass(frozen=True)
 class Tiling:
-    """How the work is cut; the kernel's definitions have the same names."""
+    """The division of the work. The kernel's macros have the same names."""
 
     BAND: int  # output rows of a unit of work
-    ROWS: int  # of quads, in a strip
-    STRIPS: int  # of a band
-    GROUPS: int  # pairs of rows in a tile of a warpgroup, where the GPU has such products; 0: not used
-    INPUTS: int  # bands of the input in shared memory; 0: the input is read where it is packed
+    ROWS: int  # rows of quads in a strip
+    STRIPS: int  # strips of a band
+    GROUPS: int  # pairs of rows in a warpgroup's tile on GPUs that have warpgroup products; 0: not used
+    INPUTS: int  # bands of the input in shared memory; 0: the input is read directly when it is packed
     OUTPUTS: int  # slabs of the output
-    WARPS: int  # of a block
-    BLOCKS: int  # on a multiprocessor
-    SPLIT: int  # 1: operands are two halves each
-    POOL: int  # 0: the convolution alone; else ReLU and a maximum over POOL x POOL pixels follow
+    WARPS: int  # warps per block
+    BLOCKS: int  # blocks per multiprocessor
+    SPLIT: int  # 1: each operand is the sum of two halves
+    POOL: int  # 0: the convolution alone; otherwise ReLU and max-pooling over POOL x POOL pixels follow
     VECTOR: int  # floats that may be stored at once
-    PAIRS: int  # 1: two neighbouring pixels are one aligned load
+    PAIRS: int  # 1: two adjacent pixels can be read with one aligned load
     SHORT: int  # 1: some band has fewer rows than the others
     ODD: int  # 1: the last quad of a row has no right half
-    WHOLE: int  # 1: a slab is all of an image's output, as it lies in memory
-    in_plane: int  # floats of a channel in a buffer for bands
+    WHOLE: int  # 1: a slab is the whole output of an image, with the same layout as in memory
+    in_plane: int  # floats per channel in an input buffer
     in_channels: int
-    out_pitch: int  # floats of a slab's channel
-    quad_count: int  # in shared memory
+    out_pitch: int  # floats per channel of a slab
+    quad_count: int  # quads in shared memory
     tile_m: int
 
     @property
     def shared_bytes(self) -> int:
-        """Dynamic shared memory of a block."""
+        """Dynamic shared memory of a block, in bytes."""
         floats = self.OUTPUTS * self.tile_m * self.out_pitch + self.INPUTS * self.in_channels * self.in_plane
         return FLOAT_BYTES * floats + QUAD_BYTES * self.quad_count
 
     def within(self, block_bytes: int) -> bool:
-        """Whether a block needs no more shared memory than that, and BLOCKS share a multiprocessor."""
+        """Whether a block needs at most ``block_bytes``, and BLOCKS blocks fit on a multiprocessor."""
         needed = self.shared_bytes + BUFFER_BYTES * max(self.INPUTS, 1)  # with the fixed arrays
         together = self.BLOCKS * (needed + RESERVED_BYTES)
         return needed <= block_bytes and together <= SHARED_BYTES + RESERVED_BYTES
@@ -139,26 +139,26 @@ def cut(
     max_rows: int = MAX_ROWS,
     groups: int = 0,
 ) -> Tiling:
-    """The tiling with so many bands, of about equal heights, and so many buffers.
+    """The division into ``bands`` of about equal heights, with the given numbers of buffers.
 
     Parameters
     ----------
     s
         A shape that `fits`.
     bands
-        Units of work of an image.
+        Units of work per image.
     warps, blocks
-        Of a block; on a multiprocessor.
+        Warps per block; blocks per multiprocessor.
     inputs, outputs
-        Buffers for bands of the input, for slabs of the output.
+        Buffers for bands of the input; buffers for slabs of the output.
     split, pool, groups
-        As `Tiling` has them. ``groups`` is for shapes that `fits_warpgroups`.
+        See `Tiling`. ``groups`` requires a shape that `fits_warpgroups`.
     max_rows
-        Most rows of quads in a strip.
+        The largest number of rows of quads in a strip.
     """
     quads = Quads.of(s)
     side = max(pool, 1)
-    window = ceil_div(side, quads.Y)  # rows of quads that a window of the pool takes
+    window = ceil_div(side, quads.Y)  # rows of quads that a window of the pool covers
     if groups:
         unit = lcm(2 * groups, side)
         band = ceil_div(ceil_div(s.P, bands), unit) * unit
@@ -201,17 +201,17 @@ def cut(
 
 
 def fits(s: ConvShape) -> bool:
-    """Whether the tensor cores take the shape; others are for conv_direct."""
+    """Whether the kernels on the tensor cores support the shape. Others are left to conv_direct."""
     return s.C <= MAX_CHANNELS and s.M <= MAX_M and Quads.of(s).weights <= MAX_WEIGHTS
 
 
 def fits_warpgroups(s: ConvShape) -> bool:
-    """Whether products of warpgroups take the shape, too."""
+    """Whether kernels with warpgroup products support the shape, too."""
     return fits(s) and s.C > 2 and 4 * (s.R + 1) * ceil_div(s.S + 1, STEP) <= MAX_WEIGHTS
 
 
 def defines(s: ConvShape, t: Tiling | None, pool: int = 0) -> dict[str, int]:
-    """The layer's sizes and its tiles: compile-time constants to the kernel."""
+    """The layer's sizes and its tiles, which are compile-time constants of the kernel."""
     sizes = {"C": s.C, "M": s.M, "R": s.R, "S": s.S}
     if t is None:
         return sizes | {"DIRECT": 1, "POOL": pool}
@@ -219,9 +219,9 @@ def defines(s: ConvShape, t: Tiling | None, pool: int = 0) -> dict[str, int]:
 
 
 def plan(s: ConvShape, t: Tiling | None) -> list[Launch]:
-    """Two launches: the counters to zero, and blocks that stay until all units are done.
+    """Two launches: one clears the counters, and the other's blocks stay until all units are done.
 
-    Where operands are two halves each, the first one also scales the weights.
+    If operands are two halves each, the first launch also scales the weights.
     """
     if t is None:
         grid = (ceil_div(s.y[2] * s.y[3], THREADS), min(s.M, GRID_Y), s.N)
@@ -237,9 +237,9 @@ def plan(s: ConvShape, t: Tiling | None) -> list[Launch]:
 
 
 def scratch(s: ConvShape, t: Tiling | None) -> dict[str, tuple[int, ...]]:
-    """A counter for each tile of output channels, an integer in the place of a float32.
+    """A counter for each tile of output channels: an integer in the place of a float32.
 
-    Where operands are two halves each, also the scaled weights, and behind them what is known of them.
+    If operands are two halves each, also the scaled weights, followed by what the kernel has to know of them.
     """
     if t is None:
         return {}
@@ -248,15 +248,15 @@ def scratch(s: ConvShape, t: Tiling | None) -> dict[str, tuple[int, ...]]:
 
 
 def variant(cuts: Callable[[Any], Iterable[Tiling]], **about: Any) -> Variant:
-    """The variant whose work is cut in the first one of the given ways whose blocks a GPU grants.
+    """The variant that uses the first of the given tilings whose blocks the GPU grants.
 
     Parameters
     ----------
     cuts
-        Tilings for a shape that `fits`, the best one first. Where none is small enough, and for all other
-        shapes, conv_direct computes.
+        Tilings for a shape that `fits`, the best one first. If none is small enough, and for all other
+        shapes, conv_direct computes the result.
     about
-        Parameters of `Variant`: what it computes.
+        Parameters of `Variant`, such as the operation.
     """
 
     def within(block_bytes: int) -> Variant:

@@ -1,8 +1,8 @@
-"""Gathers the repository's pages for the site, and makes its links lead there.
+"""Collect the repository's pages for the site, and adapt their links.
 
-A page keeps its place, so that links between pages are as they are in the repository. Files that pages link
-to become pages with their source; large ones are copied. The API's pages are made from docstrings. Formulas
-become MathML, which browsers draw without a script: fences of the language ``math``, and the inline form.
+A page keeps its path, so that links between pages are the same as in the repository. Files that pages link to
+become pages with their source, and large ones are copied. The pages of the API are made from docstrings.
+Formulas become MathML, which browsers draw without a script, both in ``math`` fences and inside text.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ ROOT = HERE.parents[1]
 PAGES = ("*.md", *(f"{name}/**/*.md" for name in ("benchmarks", "data", "docs", "ladders", "layers")))
 PAGES += ("milestones/**/*.md", "networks/**/*.md", "reports/**/*.md")
 PICTURES = (".svg", ".png", ".jpg")
-REPORT, REPORT_HERE = "reports/h200/index.html", "reports/h200/page.html"  # no index of its section
+# The report must not be the index of its section.
+REPORT, REPORT_HERE = "reports/h200/index.html", "reports/h200/page.html"
 LANGUAGES = {".cu": "cuda", ".cuh": "cuda", ".py": "python", ".sh": "bash", ".toml": "toml", ".yml": "yaml"}
 THEIR_SHIM = re.compile(r"https://[^\"\s]+/iframe-worker/shim")
-MOST_BYTES = 60_000  # of a file that becomes a page
+MOST_BYTES = 60_000  # of a file that becomes a page; larger files are copied
 FENCE = re.compile(r"^(`{3,}).*?^\1`*[ ]*$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 ABSOLUTE = re.compile(r"[a-z]+:|#|/")
@@ -50,7 +51,7 @@ API = {
 
 
 def on_config(config: Any) -> Any:
-    """Set formulas; put pages that the navigation does not name at its end, and each module into the API."""
+    """Set formulas, add other pages at the end of the navigation, and add each module to the API."""
     form = {"name": "math", "class": "math"}
     config.mdx_configs["pymdownx.superfences"] = {"custom_fences": [form | {"format": _formula}]}
     config.mdx_configs["pymdownx.inlinehilite"] = {"custom_inline": [form | {"format": _inline_formula}]}
@@ -64,12 +65,12 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the repository's pages, what they show and link to, and the API."""
+    """Add the repository's pages, the files that they show or link to, and the API."""
     for page in _pages():
         files.append(File(_uri(page), str(ROOT), config.site_dir, use_directory_urls=False))
     for target in dict.fromkeys(target for page in _pages() for target in _targets(page)):
         files.append(_file_of(target, config))
-    if (ROOT / REPORT).is_file():  # a handout has none
+    if (ROOT / REPORT).is_file():  # a handout has no report
         report = (ROOT / REPORT).read_text(encoding="utf-8").replace('{"root":"../.."', '{"root":""', 1)
         files.append(File.generated(config, REPORT_HERE, content=report))
     modules = "\n".join(f"- [{title}]({name}.md): `{name}`" for name, title in API.items())
@@ -80,7 +81,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Turn links to files into links to their pages, and GitHub's dialect into Python-Markdown's."""
+    """Turn links to files into links to their pages, and GitHub's Markdown into Python-Markdown's."""
     source = ROOT / page.file.src_uri
     if not source.is_file():
         return markdown
@@ -92,12 +93,12 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_post_page(output: str, page: Any, **_: Any) -> str:
-    """Take the search's stand-in for a worker from here; the theme would fetch one."""
+    """Use the copy of the search's worker shim that is served here, because the theme would download one."""
     return THEIR_SHIM.sub(get_relative_url("worker.js", page.url), output)
 
 
 def on_post_template(output: str, **_: Any) -> str:
-    """The page of links that lead nowhere."""
+    """Write the page for addresses that do not exist."""
     return THEIR_SHIM.sub("/worker.js", output)
 
 
@@ -124,7 +125,7 @@ def _rewritten(link: str, source: Path) -> str:
     if target.is_dir():
         name = "README.md" if (target / "README.md").is_file() else "files.md"
         return f"{path.rstrip('/')}/{name}{hash_}{anchor}"
-    return f"{path}.md" if _is_source(target) else link  # lines of a source have no anchors here
+    return f"{path}.md" if _is_source(target) else link  # pages of source code have no line anchors
 
 
 def _pages() -> list[Path]:
@@ -133,7 +134,7 @@ def _pages() -> list[Path]:
 
 
 def _targets(page: Path) -> Iterator[Path]:
-    """Files and folders of the repository that a page links to or shows."""
+    """The files and folders of the repository that a page links to or shows."""
     for link in LINK.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
         if ABSOLUTE.match(link[1]):
             continue
@@ -161,7 +162,7 @@ def _file_of(target: Path, config: Any) -> File:
 
 
 def _is_source(target: Path) -> bool:
-    """Whether a file is shown as a page, and not as it is."""
+    """Whether a file is shown as a page, not copied as it is."""
     known = target.is_file() and target.suffix not in (*PICTURES, ".md", ".html", ".json", ".csv")
     return known and target.stat().st_size <= MOST_BYTES
 

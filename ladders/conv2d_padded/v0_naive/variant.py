@@ -1,4 +1,4 @@
-"""conv2d_padded/v0_naive: one thread an element of y."""
+"""conv2d_padded/v0_naive: one thread per element of y."""
 
 import numpy as np
 
@@ -9,15 +9,15 @@ THREADS = 256  # per block
 
 
 def defines(p: PaddedShape) -> dict[str, int]:
-    """The type, the layout, and what follows a sum."""
+    """The data type, the layout, and the operations that follow the convolution."""
     half, last = p.dtype == "fp16", p.layout == "nhwc"
     return {"HALF": half, "CHANNELS_LAST": last, "RELU": p.relu, "RESIDUAL": p.residual}
 
 
 def plan(p: PaddedShape) -> list[Launch]:
-    """One launch: a thread for each element of y."""
+    """One launch with a thread for each element of y."""
     count = p.N * p.K * p.P * p.Q
-    residual = "residual" if p.residual else "x"  # what is not read
+    residual = "residual" if p.residual else "x"  # without a residual any buffer will do: it is not read
     sizes = (p.C, p.H, p.W, p.K, p.R, p.stride, p.padding, p.P, p.Q)
     args = ("x", "w", "bias", residual, "y", np.int64(count), *sizes)
     return [Launch("convolve", (ceil_div(count, THREADS),), (THREADS,), args)]

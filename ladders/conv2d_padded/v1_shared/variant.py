@@ -1,30 +1,30 @@
-"""conv2d_padded/v1_shared: tiles in shared memory, 64 pixels by 64 channels a block."""
+"""conv2d_padded/v1_shared: tiles in shared memory, 64 pixels by 64 channels per block."""
 
 from mini_dnn.ops.conv2d_padded import PaddedShape
 from mini_dnn.variant import Launch, Variant, ceil_div
 
-TILE = 64  # pixels, and channels, of a block
-TILE_K = 16  # products of each sum in shared memory at a time
+TILE = 64  # pixels per block, and channels per block
+TILE_K = 16  # length of the reduction that shared memory holds at a time
 THREADS = 256
 
 
 def defines(p: PaddedShape) -> dict[str, int]:
-    """Tiles, the type, the layout, the filter's side, and what follows a sum."""
+    """The tiles, the data type, the layout, the filter's side, and the operations that follow."""
     half, last = p.dtype == "fp16", p.layout == "nhwc"
     tiles = {"TILE": TILE, "TILE_K": TILE_K, "THREADS": THREADS}
     return {**tiles, "HALF": half, "CHANNELS_LAST": last, "R": p.R, "RELU": p.relu, "RESIDUAL": p.residual}
 
 
 def plan(p: PaddedShape) -> list[Launch]:
-    """One launch: a block for each tile of y; tiles of channels along y."""
+    """One launch with a block for each tile of y. The tiles of channels lie along the grid's y axis."""
     pixels = p.N * p.P * p.Q
-    residual = "residual" if p.residual else "x"  # what is not read
+    residual = "residual" if p.residual else "x"  # without a residual any buffer will do: it is not read
     args = ("x", "w", "bias", residual, "y", pixels, p.C, p.H, p.W, p.K, p.stride, p.padding, p.P, p.Q)
     return [Launch("convolve", (ceil_div(pixels, TILE), ceil_div(p.K, TILE)), (THREADS,), args)]
 
 
 def refuses(p: PaddedShape) -> str:
-    """Pixels are counted in ints."""
+    """The text of the limit: pixels are counted in ints."""
     pixels = p.N * p.P * p.Q
     return "" if pixels < 2**31 - TILE else f"y has {pixels:,} pixels, and an int counts them"
 

@@ -1,4 +1,4 @@
-"""conv2d_padded/v3_wgmma: windows by the copy engine, products by warpgroups, clusters that share sums."""
+"""conv2d_padded/v3_wgmma: the copy engine loads windows, warpgroups multiply, and clusters share sums."""
 
 from mini_dnn.ops.conv2d_padded import PaddedShape
 from mini_dnn.plans import implicit
@@ -7,19 +7,19 @@ from mini_dnn.variant import Launch, Variant
 
 
 def refuses(p: PaddedShape) -> str:
-    """What the copy engine and the tensor cores take."""
+    """The text of the limits of the copy engine and the tensor cores."""
     return Layer(p).fault
 
 
 def defines(p: PaddedShape) -> dict[str, int]:
-    """The tile."""
+    """The size of the tile."""
     tile = implicit.choose(Layer(p))
     sizes = {"TILE_ROWS": tile.rows, "TILE_COLUMNS": tile.columns, "TILE_STAGES": tile.stages}
     return sizes | {"TILE_SPLIT": tile.split, "BLOCKS": tile.blocks}
 
 
 def plan(p: PaddedShape) -> list[Launch]:
-    """A cluster for each tile, or as many blocks as there is room for."""
+    """One launch with a cluster for each tile, or with as many blocks as are resident at once."""
     layer, names = Layer(p), Names("x", "w", "bias", "y", "residual" if p.residual else "")
     return [implicit.launch(layer, implicit.choose(layer), names, "convolve", early=True)]
 

@@ -1,4 +1,4 @@
-"""conv2d_padded/v4_rows: 64 channels in and out; pixels come once for all places in the filter."""
+"""conv2d_padded/v4_rows: 64 channels in and out; pixels are loaded once for the whole filter."""
 
 from mini_dnn.ops.conv2d_padded import PaddedShape
 from mini_dnn.plans import implicit_rows
@@ -7,7 +7,7 @@ from mini_dnn.variant import Launch, Variant
 
 
 def plan(p: PaddedShape) -> list[Launch]:
-    """A block a multiprocessor, with tiles of some rows."""
+    """One launch with a block per multiprocessor. A tile consists of several rows."""
     names = Names("x", "w", "bias", "y", "residual" if p.residual else "")
     return [implicit_rows.launch(p, names, "convolve", early=True)]
 

@@ -1,4 +1,4 @@
-"""linear/v0_naive: one thread an element of y."""
+"""linear/v0_naive: one thread per element of y."""
 
 import numpy as np
 
@@ -10,8 +10,8 @@ THREADS = 256
 
 
 def plan(p: LinearShape) -> list[Launch]:
-    """A thread for each element of y, then one for each of its groups."""
-    x_moments = "x_moments" if p.norm else "bias"  # what is not read
+    """A thread for each element of y, then a thread for each group of elements, for the moments."""
+    x_moments = "x_moments" if p.norm else "bias"  # without a norm any buffer will do: it is not read
     residual = "x" if p.residual == "none" else "residual"
     lines = {"none": 0, "full": p.m, "shared": p.T}[p.residual]
     pitches = (np.int64(p.x_pitch), np.int64(p.r_pitch))

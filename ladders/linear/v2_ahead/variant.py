@@ -82,25 +82,25 @@ def defines(p: LinearShape) -> dict[str, int]:
         **{"ROWS": tile.rows, "COLUMNS": tile.columns, "STAGES": tile.stages},
         **{"THREADS": threads(tile), "NORM": p.norm, "GELU": p.act == "gelu", "MOMENTS": p.moments},
         **{"RESIDUAL": p.residual != "none", "OUT_HALF": p.out == "fp16"},
-        "X_MOMENTS": ceil_div(ceil_groups(p.k), 4) if p.norm else 1,  # of a row, for each of four lanes
+        "X_MOMENTS": ceil_div(ceil_groups(p.k), 4) if p.norm else 1,  # per row, for each of four lanes
     }
 
 
 def plan(p: LinearShape) -> list[Launch | Call]:
-    """A block for each tile, or as many as there is room for; or a call."""
+    """A block for each tile, or as many as are resident at once; or a call of the other variant."""
     tile = choose(p)
     if tile.share > 1:
         return [Call(OTHERS, p, {name: name for name in p.arrays})]
     x = TensorMap("x", (tile.rows, 64), (p.m, p.k), (p.x_pitch,))
     w = TensorMap("w", (tile.columns, 64), (p.n, p.k))
-    y = TensorMap("y", (16, 64), (p.m, p.n)) if p.out == "fp16" else w  # what is not used
-    x_moments = "x_moments" if p.norm else "bias"  # what is not read
+    y = TensorMap("y", (16, 64), (p.m, p.n)) if p.out == "fp16" else w  # otherwise it is not used
+    x_moments = "x_moments" if p.norm else "bias"  # without a norm any buffer will do: it is not read
     residual = "x" if p.residual == "none" else "residual"
     lines = p.T if p.residual == "shared" else p.m
     arrays = ("bias", x_moments, residual, "y", "y_moments" if p.moments else "bias")
     args = (x, w, y, *arrays, p.m, p.n, p.k, np.int64(p.r_pitch), lines)
     tiles = tile.clusters(p)
-    blocks = ceil_div(tiles, ceil_div(tiles, BLOCKS))  # no more than rounds need
+    blocks = ceil_div(tiles, ceil_div(tiles, BLOCKS))  # no more than the number of rounds needs
     shared = tile.stages * (tile.rows + tile.columns) * 128 + tile.rows // 16 * STAGED_BYTES
     return [Launch("linear", (blocks,), (threads(tile),), args, shared, early=True)]
 

@@ -1,4 +1,4 @@
-"""softmax/v0_naive: one thread a row."""
+"""softmax/v0_naive: one thread per row."""
 
 from mini_dnn.ops.softmax import Rows
 from mini_dnn.variant import Launch, Variant, ceil_div
@@ -7,7 +7,7 @@ THREADS = 64  # per block: few, so that the rows are spread over many multiproce
 
 
 def plan(p: Rows) -> list[Launch]:
-    """One launch: a thread for each row."""
+    """One launch with a thread for each row."""
     return [Launch("softmax", (ceil_div(p.N, THREADS),), (THREADS,), ("x", "y", p.N, p.L))]
 
 

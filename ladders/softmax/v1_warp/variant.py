@@ -1,4 +1,4 @@
-"""softmax/v1_warp: one warp a row, and one pass for maximum and sum."""
+"""softmax/v1_warp: one warp per row, and one pass for both the maximum and the sum."""
 
 from mini_dnn.ops.softmax import Rows
 from mini_dnn.variant import Launch, Variant, ceil_div
@@ -7,7 +7,7 @@ WARPS = 8  # per block
 
 
 def plan(p: Rows) -> list[Launch]:
-    """One launch: a warp for each row."""
+    """One launch with a warp for each row."""
     return [Launch("softmax", (ceil_div(p.N, WARPS),), (32 * WARPS,), ("x", "y", p.N, p.L))]
 
 

@@ -5,17 +5,17 @@ import numpy as np
 from mini_dnn.variant import CopyToSymbol, Launch, LenetBatch, Step, Variant, ceil_div
 
 THREADS = 128  # per block
-TILE_M1, TILE_M2 = 4, 2  # channels of a thread in each layer, as in the kernel
+TILE_M1, TILE_M2 = 4, 2  # channels per thread in each layer, as in the kernel
 
 
 def scratch(s: LenetBatch) -> dict[str, tuple[int, ...]]:
-    """What one kernel leaves for the next."""
+    """The results that one kernel leaves for the next."""
     arrays = {"pool1": (s.N, 4, 40, 40), "pool2": (s.N, 16, 9, 9), "fc1": (s.N, 32)}
     return arrays | ({"x": (s.N, 1, 86, 86)} if s.is_bytes else {})
 
 
 def setup(s: LenetBatch) -> list[Step]:
-    """The filters to constant memory."""
+    """The copy of the filters to constant memory."""
     return [CopyToSymbol("w1", "conv1.weight"), CopyToSymbol("w2", "conv2.weight")]
 
 
@@ -39,7 +39,7 @@ def _linear(name: str, x: str, y: str, N: int, inputs: int, outputs: int, relu: 
 
 
 def refuses(s: LenetBatch) -> str:
-    """Nothing is resized here."""
+    """The text of the limit: this variant does not resize images."""
     return "" if s.side == 86 else f"images of side {s.side} are resized by lenet/whole only"
 
 

@@ -1,11 +1,11 @@
-"""networks/lenet/layer_by_layer: each layer a kernel, all of them on the GPU."""
+"""networks/lenet/layer_by_layer: each layer is a kernel, and all of them run on the GPU."""
 
 from mini_dnn.plans.elements import THREADS, each
 from mini_dnn.variant import Launch, LenetBatch, Variant, ceil_div
 
 
 def scratch(s: LenetBatch) -> dict[str, tuple[int, ...]]:
-    """The output of each layer that is not worked on in place."""
+    """The output of each layer, except for layers that work in place."""
     sizes = {
         "conv1": (4, 80, 80),
         "pool1": (4, 40, 40),
@@ -18,7 +18,7 @@ def scratch(s: LenetBatch) -> dict[str, tuple[int, ...]]:
 
 
 def plan(s: LenetBatch) -> list[Launch]:
-    """A launch a layer, in the order of the network."""
+    """One launch per layer, in the order of the network."""
     N = s.N
 
     steps = [each("normalise", N * 86 * 86, "images", "x", at=2)] if s.is_bytes else []
@@ -39,7 +39,7 @@ def plan(s: LenetBatch) -> list[Launch]:
 
 
 def refuses(s: LenetBatch) -> str:
-    """Nothing is resized here."""
+    """The text of the limit: this variant does not resize images."""
     return "" if s.side == 86 else f"images of side {s.side} are resized by lenet/whole only"
 
 

@@ -2,11 +2,11 @@
 
 from mini_dnn.variant import Launch, LenetBatch, Variant, ceil_div
 
-WARPS = 4  # of a block of features
-BLOCKS = {False: 3, True: 4}  # on a multiprocessor, with fp32 pixels in shared memory or without
-MAX_GRID = 480  # more blocks than are resident anywhere: those that come late find no work
-FEW_WARPS = 12  # of a block where each has one image at most: then what counts is how soon it is done
-IMAGES, THREADS = 32, 256  # of a block of classify
+WARPS = 4  # per block of features
+BLOCKS = {False: 3, True: 4}  # per multiprocessor, with fp32 pixels in shared memory or without
+MAX_GRID = 480  # more blocks than are resident on any GPU; those that start late find no work
+FEW_WARPS = 12  # per block if each has at most one image: then its latency counts
+IMAGES, THREADS = 32, 256  # per block of classify
 IMAGE_BYTES = {
     86: 29696,
     28: 3328,
@@ -15,13 +15,13 @@ OTHER_BYTES = 14848 + 15616 + 2048  # quads of the image and of pool1, fragments
 
 
 def shared_bytes(s: LenetBatch) -> int:
-    """Dynamic shared memory of a block of features."""
+    """Dynamic shared memory of a block of features, in bytes."""
     staged = 0 if s.is_bytes and s.side == 86 else IMAGE_BYTES[s.side]
     return staged + OTHER_BYTES
 
 
 def defines(s: LenetBatch) -> dict[str, int]:
-    """What an image is, and how many threads a block has."""
+    """The type of a pixel and the size of an image, and the number of threads per block."""
     kinds = ({"BYTES": 1} if s.is_bytes else {}) | ({"RESIZE": 1} if s.side == 28 else {})
     few = s.N <= MAX_GRID
     return kinds | {
@@ -34,9 +34,11 @@ def defines(s: LenetBatch) -> dict[str, int]:
 
 
 def plan(s: LenetBatch) -> list[Launch]:
-    """The counter to zero, blocks that stay until all images are done, then a block for 32 images.
+    """A launch that clears the counter, one for the features, and one that classifies.
 
-    For few images a block has one, and there is nothing to count.
+    The blocks of the second launch stay until all images are done. A block of the third has 32 images.
+
+    If there are few images, each block has one, and no counter is needed.
     """
     linear = ("fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias")
     first = ("images", "conv1.weight", "conv2.weight", "features", "next", s.N)
@@ -49,7 +51,7 @@ def plan(s: LenetBatch) -> list[Launch]:
 
 
 def scratch(s: LenetBatch) -> dict[str, tuple[int, ...]]:
-    """1,296 halves an image, in the places of 648 float32; a counter."""
+    """1,296 halves per image in the places of 648 float32, and a counter."""
     return {"features": (s.N, 648), "next": (1,)}
 
 

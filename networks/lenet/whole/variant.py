@@ -4,26 +4,26 @@ from mini_dnn.variant import CopyToSymbol, Launch, LenetBatch, Step, Variant, ce
 
 THREADS = 256  # per block, in both kernels
 SHARED_BYTES = 4 * (86 * 86 + 4 * 40 * 40)  # an image and its first pooled maps
-IMAGES = 32  # of a block in classify, as in the kernel
+IMAGES = 32  # per block of classify, as in the kernel
 
 
 def scratch(s: LenetBatch) -> dict[str, tuple[int, ...]]:
-    """What the first kernel leaves for the second."""
+    """The results that the first kernel leaves for the second."""
     return {"features": (s.N, 1296)}
 
 
 def defines(s: LenetBatch) -> dict[str, int]:
-    """What an image is: see `Pixel` and `load` in the kernel."""
+    """The type of a pixel and the size of an image: see `Pixel` and `load` in the kernel."""
     return ({"BYTES": 1} if s.is_bytes else {}) | ({"RESIZE": 1} if s.side == 28 else {})
 
 
 def setup(s: LenetBatch) -> list[Step]:
-    """The filters to constant memory."""
+    """The copy of the filters to constant memory."""
     return [CopyToSymbol("w1", "conv1.weight"), CopyToSymbol("w2", "conv2.weight")]
 
 
 def plan(s: LenetBatch) -> list[Step]:
-    """A block an image, then a block for 32 images."""
+    """A block per image, then a block per 32 images."""
     weights = ("fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias")
     return [
         Launch("features", (s.N,), (THREADS,), ("images", "features"), SHARED_BYTES),

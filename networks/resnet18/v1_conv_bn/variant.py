@@ -1,14 +1,14 @@
-"""networks/resnet18/v1_conv_bn: convolutions and norms on the GPU; the rest is as far away as the host."""
+"""networks/resnet18/v1_conv_bn: no copy between a convolution and its norm."""
 
 from mini_dnn.ops.resnet import ResNetShape
 from mini_dnn.plans import residual_layers
 from mini_dnn.variant import Call, Launch, RoundTrip, Step, Variant
 
-CONVOLUTION = "conv2d_padded/v0_naive"  # any variant of it that takes fp32 nchw
+CONVOLUTION = "conv2d_padded/v0_naive"  # any variant of the operation that supports fp32 nchw
 
 
 def plan(s: ResNetShape) -> list[Step | Call]:
-    """The layers in the order of the network; what a norm leaves goes to the host and back."""
+    """The layers in the order of the network. The output of each norm is copied to the host and back."""
     steps: list[Step | Call] = []
     for step, buffer in residual_layers.layers(s, CONVOLUTION):
         steps.append(step)

@@ -1,9 +1,9 @@
-"""networks/resnet18/v2_layers: each layer a kernel, all of them on the GPU."""
+"""networks/resnet18/v2_layers: each layer is a kernel, and all of them run on the GPU."""
 
 from mini_dnn.plans import residual_layers
 from mini_dnn.variant import Variant
 
-CONVOLUTION = "conv2d_padded/v0_naive"  # any variant of it that takes fp32 nchw
+CONVOLUTION = "conv2d_padded/v0_naive"  # any variant of the operation that supports fp32 nchw
 
 VARIANT = Variant(
     op="resnet",

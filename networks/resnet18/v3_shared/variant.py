@@ -1,9 +1,9 @@
-"""networks/resnet18/v3_shared: convolutions by tiles in shared memory."""
+"""networks/resnet18/v3_shared: convolutions with tiles in shared memory."""
 
 from mini_dnn.plans import residual_layers
 from mini_dnn.variant import Variant
 
-CONVOLUTION = "conv2d_padded/v1_shared"  # any variant of it that takes fp32 nchw
+CONVOLUTION = "conv2d_padded/v1_shared"  # any variant of the operation that supports fp32 nchw
 
 VARIANT = Variant(
     op="resnet",

@@ -5,16 +5,16 @@ from mini_dnn.ops.resnet import ResNetShape
 from mini_dnn.plans.elements import BITS, THREADS, each, each_warp
 from mini_dnn.variant import Array, Call, Launch, Step, Variant, ceil_div
 
-CONVOLUTION = "conv2d_padded/v2_wmma"  # any variant of it that takes fp16 nhwc
+CONVOLUTION = "conv2d_padded/v2_wmma"  # any variant of the operation that supports fp16 nhwc
 
 
 def wide(s: ResNetShape) -> int:
-    """Channels that a thread has of a pixel: 8 are 16 bytes."""
+    """The number of channels of a pixel that a thread handles: 8 are 16 bytes."""
     return 1 if any(width % 8 for width in s.sizes.widths) else 8
 
 
 def scratch(s: ResNetShape) -> dict[str, Array]:
-    """Pixels and maps, channels last; filters in halves; what the last layer takes."""
+    """Pixels and maps with channels last, filters in halves, and the input of the last layer."""
 
     def image(side: int, channels: int) -> Array:
         return Array((s.N, side, side, channels), "float16")
@@ -29,7 +29,10 @@ def scratch(s: ResNetShape) -> dict[str, Array]:
 
 
 def setup(s: ResNetShape) -> list[Step]:
-    """Filters to halves with channels last; a convolution's bias is zero, as the norm behind it has one."""
+    """Filters are converted to halves with channels last.
+
+    A convolution's bias is zero, because its norm has one.
+    """
     steps: list[Step] = [each("clear", max(s.sizes.widths), "zeros")]
     for conv in s.sizes.convolutions:
         count, names = conv.K * conv.C * conv.R**2, (f"{conv.name}.weight", f"{conv.name}.half")
@@ -40,10 +43,11 @@ def setup(s: ResNetShape) -> list[Step]:
 def layer(
     s: ResNetShape, conv: Convolution, x: str, shortcut: str = "", relu: bool = True
 ) -> list[Step | Call]:
-    """A convolution of the buffer ``x``, its norm, and what follows that."""
+    """A convolution of the buffer ``x``, its norm, and the operations that follow the norm."""
     arrays = {"x": x, "w": f"{conv.name}.half", "bias": "zeros", "y": conv.name}
     norm = [f"{conv.norm}.{name}" for name in NORM_ARRAYS]
-    more = (shortcut or conv.name, conv.K, int(bool(shortcut)), int(relu))  # or what is not read
+    # Without a shortcut any buffer will do: it is not read
+    more = (shortcut or conv.name, conv.K, int(bool(shortcut)), int(relu))
     count = s.N * conv.P**2 * conv.K // wide(s)
     return [
         Call(CONVOLUTION, s.layer(conv, "fp16", "nhwc"), arrays),
@@ -54,7 +58,8 @@ def layer(
 def plan(s: ResNetShape) -> list[Step | Call]:
     """The layers in the order of the network."""
     conv, x = s.sizes.conv1, "conv1"
-    moments = ("mean", "deviation") if s.dtype == "uint8" else ("zeros", "zeros")  # or what is not read
+    # For float pixels any buffers will do: they are not read
+    moments = ("mean", "deviation") if s.dtype == "uint8" else ("zeros", "zeros")
     count = s.N * s.channels * s.image**2
     steps: list[Step | Call] = [
         each("convert", count, "images", *moments, "pixels", s.channels, s.image**2, at=4),

@@ -1,4 +1,4 @@
-"""networks/resnet18/v5_fused: a launch a convolution, with all that follows it; batch norm folded."""
+"""networks/resnet18/v5_fused: one launch per convolution with all that follows it; batch norm is folded."""
 
 from mini_dnn.plans import implicit, residual
 from mini_dnn.variant import Variant

@@ -1,4 +1,4 @@
-"""networks/resnet18/v6_graph: launches that begin early, and clusters that share sums where tiles are few."""
+"""networks/resnet18/v6_graph: launches start early, and clusters share sums of few tiles."""
 
 from mini_dnn.plans import implicit, residual
 from mini_dnn.variant import Variant

@@ -7,15 +7,15 @@ from mini_dnn.plans import residual
 from mini_dnn.plans.implicit import STEP, Layer
 from mini_dnn.variant import Array, Launch, TensorMap, Variant, ceil_div
 
-CLUSTER, TILE = 8, 64  # blocks of a cluster; windows and channels of a tile
-BLOCKS = 16 * CLUSTER  # in all
+CLUSTER, TILE = 8, 64  # blocks per cluster; windows and channels per tile
+BLOCKS = 16 * CLUSTER  # blocks of the kernel
 THREADS, MOST_LAYERS, MOST_IMAGES, FEW_STEPS = 160, 16, 8, 64
 SHARED_BYTES = 5 * 2 * TILE * STEP * 2 + 7 * TILE * TILE * 4 // 8
 STEM = residual.Stem(2, 14, 1, 2)
 
 
 def refuses(s: ResNetShape) -> str:
-    """What the kernel has no parameters for, or is too slow for."""
+    """The text of the limits: shapes that the kernel has no parameters for, or is too slow for."""
     if fault := residual.refuses(s):
         return fault
     if s.stem != "imagenet" or any(width % STEP for width in s.sizes.widths):
@@ -28,43 +28,46 @@ def refuses(s: ResNetShape) -> str:
 
 
 def stage_layers(s: ResNetShape) -> list[list[Layer]]:
-    """Convolutions behind the stem, stage by stage."""
+    """The convolutions behind the stem, stage by stage."""
     layers = [layer for layer, _ in residual.layers(s)]
     ends = [2 * sum(s.sizes.blocks[: i + 1]) for i in range(len(s.sizes.blocks))]
     return [layers[end - 2 * count : end] for end, count in zip(ends, s.sizes.blocks, strict=True)]
 
 
 def tiles(layer: Layer) -> int:
-    """Of a layer."""
+    """The number of tiles of a layer."""
     return ceil_div(layer.windows, TILE) * (layer.shape.K // TILE)
 
 
 def blocks(s: ResNetShape) -> int:
-    """Of the kernel, all of which are there at once: a network of a few steps is one cluster's."""
+    """The number of blocks of the kernel.
+
+    |All of them must be resident at once. A network of a few steps is computed by a single cluster.
+    """
     work = max(tiles(layer) * layer.steps for layer, _ in residual.layers(s))
     return CLUSTER if work < FEW_STEPS else BLOCKS
 
 
 def split(s: ResNetShape, layers: list[Layer]) -> int:
-    """Blocks that share a tile: as many as there are for each, and steps."""
+    """The number of blocks that share a tile, limited by the number of blocks and by the number of steps."""
     most, steps = max(map(tiles, layers)), min(layer.steps for layer in layers)
     return next(n for n in (8, 4, 2, 1) if n == 1 or (most * n <= blocks(s) and steps >= n))
 
 
 def flags(s: ResNetShape) -> int:
-    """Bands of two rows behind the stem, and 64 windows of each layer."""
+    """The number of flags: one per two rows of the stem's output, and one per 64 windows of each layer."""
     layers = [layer for layer, _ in residual.layers(s)]
     return s.N * ceil_div(s.sizes.pooled, 2) + sum(ceil_div(layer.windows, TILE) for layer in layers)
 
 
 def outputs(s: ResNetShape) -> list[str]:
-    """Buffers of what layers make."""
+    """The names of the buffers of the layers' outputs."""
     convolutions = [conv for block in s.sizes.all_blocks for conv in (block.conv1, block.conv2)]
     return [f"{conv.name.replace('.', '_')}_y" for conv in convolutions]
 
 
 def scratch(s: ResNetShape) -> dict[str, Any]:
-    """What each layer makes, weights as the kernel takes them, and flags."""
+    """The output of each layer, the weights in the kernel's format, and flags."""
     found = {name: array for name, array in residual.scratch(s).items() if name not in residual.SLOTS}
     found["stem_y"] = Array((s.N, s.sizes.pooled, s.sizes.pooled, s.sizes.widths[0]), "float16")
     for name, (layer, _) in zip(outputs(s), residual.layers(s), strict=True):
@@ -74,13 +77,13 @@ def scratch(s: ResNetShape) -> dict[str, Any]:
 
 
 def setup(s: ResNetShape) -> list[Launch]:
-    """Weights as the kernel takes them; no flag is set."""
+    """The weights are converted to the kernel's format, and all flags are cleared."""
     count = flags(s) + 1
     return [*residual.setup(s), Launch("clear", (ceil_div(count, 256),), (256,), ("flags", count))]
 
 
 def defines(s: ResNetShape) -> dict[str, int]:
-    """The network's sizes, and blocks that share a tile, stage by stage."""
+    """The network's sizes, and the number of blocks that share a tile, stage by stage."""
     sizes, found = s.sizes, {"IMAGES": residual.BITS[s.dtype]}
     for i, layers in enumerate(stage_layers(s)):
         found |= {f"WIDTH_{i + 1}": sizes.widths[i], f"BLOCKS_{i + 1}": sizes.blocks[i]}
@@ -89,7 +92,7 @@ def defines(s: ResNetShape) -> dict[str, int]:
 
 
 def plan(s: ResNetShape) -> list[Launch]:
-    """One launch. Parameters of layers that there are not are those of the first one."""
+    """One launch. Parameters of layers that do not exist are those of the first layer."""
     sizes, box = s.sizes, (TILE, STEP)
     made, maps, arrays, more = ["stem_y", *outputs(s)], [], [], []
     for i, (layer, block) in enumerate(residual.layers(s)):
@@ -107,7 +110,8 @@ def plan(s: ResNetShape) -> list[Launch]:
     missing = MOST_LAYERS - len(maps) // 2
     maps, arrays = maps + maps[:2] * missing, arrays + arrays[:2] * missing
     conv1, (w, bias) = sizes.conv1, residual.packed(sizes.conv1)
-    norm = ("mean", "deviation") if s.dtype == "uint8" else (bias, bias)  # what is not read
+    # For float pixels any buffers will do: they are not read
+    norm = ("mean", "deviation") if s.dtype == "uint8" else (bias, bias)
     given = ("stem_y", "images", *norm, w, bias, "fc.weight", "fc.bias", "scores", "flags")
     numbers = (s.N, s.channels, s.image, conv1.P, sizes.pooled, flags(s), s.classes)
     args = (*maps, *more, *arrays, *given, *numbers)

@@ -1,4 +1,4 @@
-"""networks/vit/fused: five launches a block, in halves: products with all that stands between them."""
+"""networks/vit/fused: five launches per transformer block, in halves, with fused products."""
 
 from typing import Any
 
@@ -15,12 +15,12 @@ ATTENTION = "attention/v11_odd_token"
 
 
 def padded(s: VitShape) -> int:
-    """Halves of a patch in memory: lines start at multiples of 16 bytes."""
+    """The number of halves of a patch in memory. Lines start at multiples of 16 bytes."""
     return ceil_div(s.pixels, 8) * 8
 
 
 def folded(s: VitShape) -> dict[str, str]:
-    """Linear layers behind a norm, each with that norm."""
+    """The linear layers that follow a norm, each with the name of that norm."""
     found = {}
     for block in s.blocks:
         found[f"attention{block}.heads.qkv"] = f"attention{block}.norm"
@@ -29,13 +29,13 @@ def folded(s: VitShape) -> dict[str, str]:
 
 
 def plain(s: VitShape) -> list[str]:
-    """The other linear layers."""
+    """The names of the other linear layers."""
     of_blocks = [(f"attention{block}.heads.out", f"mlp{block}.down") for block in s.blocks]
     return ["patches.linear", *(name for names in of_blocks for name in names)]
 
 
 def scratch(s: VitShape) -> dict[str, Any]:
-    """Tokens and what a block makes of them, class tokens behind the last attention, weights in halves."""
+    """Tokens, results of a block's steps, class tokens behind the last attention, weights in halves."""
 
     def halves(*shape: int) -> Array:
         return Array(shape, "float16")
@@ -61,7 +61,7 @@ def scratch(s: VitShape) -> dict[str, Any]:
 
 
 def setup(s: VitShape) -> list[Step]:
-    """Weights to halves, norms into them, class token and positions to one table."""
+    """The weights in halves with the norms folded in, and one table of class token and positions."""
     steps: list[Step] = []
     for name in plain(s):
         n, k = s.weights[f"{name}.weight"]
@@ -78,16 +78,17 @@ def setup(s: VitShape) -> list[Step]:
 
 
 def linear(s: VitShape, name: str, x: str, y: str, added: str = "", **fields: Any) -> Call:
-    """A linear layer with what belongs to it.
+    """A call of the linear layer ``name`` with its operands.
 
     Parameters
     ----------
     x, y
-        Buffers: of all tokens, or with T=1 among the fields of class tokens, one an image.
+        Buffers of all tokens. With T=1 in ``fields`` they are buffers of class tokens, one per image.
     added
-        The buffer of the residual. With one, the moments of y are found, for the norm that comes next.
+        The buffer of the residual. If there is one, the moments of y are computed for the norm that comes
+        next.
     fields
-        Of the problem.
+        Fields of the problem.
     """
     n, k = s.weights[f"{name}.weight"]
     norm = name in folded(s)
@@ -101,8 +102,9 @@ def linear(s: VitShape, name: str, x: str, y: str, added: str = "", **fields: An
 
 
 def plan(s: VitShape) -> list[Step | Call]:
-    """Patches, five launches a block, head and softmax."""
-    eights, apart = s.N * s.T * padded(s) // 8, s.T * s.width  # halves from one class token to the next
+    """The patches, five launches per transformer block, the head, and softmax."""
+    # The second is the distance, in halves, from one class token to the next
+    eights, apart = s.N * s.T * padded(s) // 8, s.T * s.width
     sizes = (s.channels, s.image, s.patch, s.T, padded(s))
     images = ("images", "patches", np.int64(eights), *sizes)
     steps: list[Step | Call] = [
@@ -121,7 +123,7 @@ def plan(s: VitShape) -> list[Step | Call]:
                 linear(s, f"{mlp}.up", "tokens", "inner", act="gelu"),
                 linear(s, f"{mlp}.down", "inner", "tokens", "tokens"),
             ]
-        else:  # nobody reads the other tokens
+        else:  # only the class tokens are needed from here on
             steps += [
                 linear(s, f"{attention}.out", "mixed", "last", "tokens", T=1, ldx=apart, ldr=apart),
                 linear(s, f"{mlp}.up", "last", "inner", T=1, act="gelu"),

@@ -1,4 +1,4 @@
-"""networks/vit/layer_by_layer: each step of a vision transformer a launch, all of them on the GPU."""
+"""networks/vit/layer_by_layer: each step is a launch, and all of them run on the GPU."""
 
 import numpy as np
 
@@ -6,12 +6,12 @@ from mini_dnn.ops.vit import VitShape
 from mini_dnn.plans.elements import BITS, each, each_warp
 from mini_dnn.variant import Call, Gemm, Launch, Step, Variant
 
-PRODUCT = "gemm/v3_registers"  # any variant of the operation gemm that takes fp32
-ATTENTION = "attention/v2_coalesced"  # any variant of attention that takes fp32
+PRODUCT = "gemm/v3_registers"  # any variant of the operation gemm that supports fp32
+ATTENTION = "attention/v2_coalesced"  # any variant of attention that supports fp32
 
 
 def scratch(s: VitShape) -> dict[str, tuple[int, ...]]:
-    """Patches, tokens, and what the steps of a block make of them."""
+    """Patches, tokens, and the results of a block's steps."""
     lines = s.N * s.T
     return {
         "patches": (s.N * (s.T - 1), s.pixels),
@@ -30,7 +30,7 @@ def plan(s: VitShape) -> list[Step | Call]:
     D, lines = s.width, s.N * s.T
 
     def norm(name: str, x: str, rows: int, pitch: int) -> Launch:
-        """Of each line of ``x``, to ``normal``."""
+        """Normalise each line of ``x`` into ``normal``."""
         arrays = (x, f"{name}.weight", f"{name}.bias", "normal")
         return each_warp("normalise", rows, *arrays, rows, D, np.int64(pitch))
 
@@ -68,7 +68,7 @@ def plan(s: VitShape) -> list[Step | Call]:
         ]
     return [
         *steps,
-        norm("norm", "tokens", s.N, s.T * D),  # of the class tokens alone: no other is asked for
+        norm("norm", "tokens", s.N, s.T * D),  # of the class tokens alone: no others are needed
         *linear("head", "normal", "probabilities", s.N),
         each_warp("softmax", s.N, "probabilities", s.N, s.classes),
     ]
