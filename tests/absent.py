@@ -1,4 +1,4 @@
-"""In a handout, tests that fail for want of what it leaves out are skipped, with the reason.
+"""In a handout, skip tests that fail because the handout leaves something out, and say why.
 
 ``run.py handout`` writes ``handout.json``, which says what is left out. A test that fails is skipped if its
 traceback or its output names such a variant, file or module. In the repository itself nothing is absent, and
@@ -19,7 +19,7 @@ LEFT_OUT = "this handout leaves out what the test needs"
 
 @cache
 def record(root: Path = ROOT) -> dict[str, Any]:
-    """What a handout says of itself; empty in the repository."""
+    """Return the content of ``handout.json``; empty in the repository."""
     file = root / RECORD
     found: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
     return found
@@ -27,7 +27,7 @@ def record(root: Path = ROOT) -> dict[str, Any]:
 
 @cache
 def absent(root: Path = ROOT) -> re.Pattern[str] | None:
-    """What finds the name of something that a handout leaves out and nobody has written since."""
+    """Return a pattern for names that the handout leaves out and nobody has added since."""
     found = record(root)
     if not found:
         return None
@@ -54,7 +54,7 @@ def absent(root: Path = ROOT) -> re.Pattern[str] | None:
 
 
 def why_absent(text: str, root: Path = ROOT) -> str:
-    """Why a test that failed with this text cannot pass here; empty if it should."""
+    """Explain why a test that failed with this text cannot pass here; empty if it should pass."""
     pattern = absent(root)
     match = pattern.search(text) if pattern else None
     return f"{LEFT_OUT}: {match[0]}" if match else ""

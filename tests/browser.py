@@ -1,7 +1,7 @@
-"""A headless Chromium for tests of pages: what a script finds there, what the console says, a screenshot.
+"""A headless Chromium for tests of pages: it runs scripts, reads the console and takes screenshots.
 
-Chromium is driven by its DevTools protocol over a pipe [1]_, so that no package is needed. A test takes the
-fixture ``browser``, which skips it where there is no Chromium.
+Chromium is controlled with its DevTools protocol over a pipe [1]_, so that no package is needed. A test uses
+the fixture ``browser``, which skips the test if there is no Chromium.
 
 References
 ----------
@@ -26,7 +26,7 @@ from waiting import PATIENCE_S
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 OPTIONS = (
     "--headless=new",
-    "--no-sandbox",  # root has none; all pages are our own
+    "--no-sandbox",  # root cannot use Chromium's sandbox; all pages are our own
     "--remote-debugging-pipe",
     "--disable-gpu",
     "--hide-scrollbars",
@@ -48,7 +48,7 @@ KEYS = {
 
 
 def find_chromium() -> str | None:
-    """The path of a Chromium; None if there is none."""
+    """Return the path of a Chromium, or None if there is none."""
     return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
@@ -72,7 +72,7 @@ class Browser:
         self.events: list[dict[str, Any]] = []
 
     def open(self, page: Path | str, width: int = 1280, height: int = 900, dark: bool = False) -> Page:
-        """Open a file, or an address, in a window of that size; returns once it is loaded."""
+        """Open a file or an address in a window of the given size. Return once it is loaded."""
         target = self.send("Target.createTarget", url="about:blank")["targetId"]
         session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         found = Page(self, session, target)
@@ -85,7 +85,10 @@ class Browser:
         return found
 
     def send(self, method: str, session: str | None = None, **params: Any) -> dict[str, Any]:
-        """One command of the protocol and its answer; events that come before it are kept."""
+        """Send one command of the protocol and return its answer.
+
+        Events that come before the answer are kept.
+        """
         self._number += 1
         message = {"id": self._number, "method": method, "params": params}
         message |= {"sessionId": session} if session else {}
@@ -100,7 +103,7 @@ class Browser:
             return result
 
     def wait(self, method: str, session: str) -> dict[str, Any]:
-        """The next event of that kind."""
+        """Wait for the next event of the given kind and return it."""
         seen = 0
         while True:
             for at, event in enumerate(self.events[seen:], seen):
@@ -122,7 +125,7 @@ class Browser:
         return message
 
     def close(self) -> None:
-        """End it and remove its profile."""
+        """End Chromium and remove its profile."""
         self._process.kill()
         self._process.wait()
         os.close(self._in)
@@ -131,13 +134,13 @@ class Browser:
 
 
 class Page:
-    """A page in a window of its own."""
+    """A page in its own window."""
 
     def __init__(self, browser: Browser, session: str, target: str) -> None:
         self._browser, self._session, self._target = browser, session, target
 
     def send(self, method: str, **params: Any) -> dict[str, Any]:
-        """One command of the protocol to this page."""
+        """Send one command of the protocol to this page."""
         return self._browser.send(method, self._session, **params)
 
     def go(self, address: str) -> None:
@@ -146,7 +149,7 @@ class Page:
         self._browser.wait("Page.loadEventFired", self._session)
 
     def resize(self, width: int, height: int) -> None:
-        """Set the size of what is seen, in CSS pixels."""
+        """Set the size of the visible area, in CSS pixels."""
         self.send(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -156,12 +159,12 @@ class Page:
         )
 
     def set_dark(self, dark: bool) -> None:
-        """Set which colour scheme the reader prefers."""
+        """Set the colour scheme that the reader prefers."""
         value = "dark" if dark else "light"
         self.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": value}])
 
     def run(self, script: str) -> Any:
-        """The value of an expression, or what its promise gives; an error of the script fails the test."""
+        """Return the value of an expression or of its promise. An error in the script fails the test."""
         found = self.send("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in found, found.get("exceptionDetails")
         return found["result"].get("value")
@@ -187,8 +190,8 @@ class Page:
 
     @property
     def messages(self) -> list[str]:
-        """What the console has shown so far: lines with their level, and exceptions that nobody caught."""
-        self.run("0")  # events that were on the way have arrived with its answer
+        """Return what the console has shown so far: lines with their level, and uncaught exceptions."""
+        self.run("0")  # once this is answered, earlier events have arrived
         own = [e for e in self._browser.events if e.get("sessionId") == self._session]
         found = []
         for method, params in ((event["method"], event["params"]) for event in own):
@@ -204,12 +207,12 @@ class Page:
 
     @property
     def overflow(self) -> int:
-        """By how many CSS pixels the page is wider than the window; 0 where nothing scrolls sideways."""
+        """Return by how many CSS pixels the page is wider than the window; usually 0."""
         width: int = self.run("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         return width
 
     def screenshot(self, file: Path, whole: bool = False) -> None:
-        """Write what is seen, or the whole page, to a PNG file."""
+        """Write the visible area, or the whole page, to a PNG file."""
         data = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=whole)["data"]
         file.write_bytes(base64.b64decode(data))
 

@@ -1,4 +1,4 @@
-"""Plans for the kernels of the corpus of wrong ones, which name theirs."""
+"""Plans for the kernels in the corpus of wrong kernels, each of which names its plan."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -42,7 +42,7 @@ def tiled_and_filter(s: ConvShape) -> list[Step]:
 
 
 def changed(**changes: object) -> Plan:
-    """The launch of ``direct`` with something else in it."""
+    """The launch of ``direct`` with some fields changed."""
     return lambda s: [replace(step, **changes) for step in direct()(s)]  # type: ignore[type-var, arg-type]
 
 
@@ -60,29 +60,29 @@ def split(s: ConvShape) -> list[Step]:
 
 
 def reduce(s: ConvShape) -> list[Step]:
-    """A block an output."""
+    """One block per output."""
     return [Launch("conv", (s.P * s.Q, s.M, s.N), (THREADS,), arguments(s))]
 
 
 def wgmma(s: ConvShape) -> list[Step]:
-    """A block 64 output channels of 24 pixels."""
+    """One block per 64 output channels of 24 pixels."""
     return [Launch("conv", (ceil_div(s.cols, 24), ceil_div(s.M, 64)), (128,), arguments(s))]
 
 
 def cluster(s: ConvShape) -> list[Step]:
-    """Pairs of blocks."""
+    """Clusters of two blocks."""
     blocks = 2 * ceil_div(s.P * s.Q, 2 * THREADS)
     return [Launch("conv", (blocks, s.M, s.N), (THREADS,), arguments(s), cluster=2)]
 
 
 def tensor(s: ConvShape) -> list[Step]:
-    """A plane of x is a row of a matrix."""
+    """A plan with a tensor map in which a plane of x is a row of a matrix."""
     planes = TensorMap("x", (1, s.H * s.W), (s.N * s.C, s.H * s.W), swizzle=0)
     return [Launch("conv", (ceil_div(s.P * s.Q, THREADS), s.M, s.N), (THREADS,), (planes, *arguments(s)[1:]))]
 
 
 def tensor_store(s: ConvShape) -> list[Step]:
-    """Results go to rows whose pitch tensor copies take, and from there to y."""
+    """Results are written to rows whose pitch suits tensor copies, and are copied from there to y."""
     pixels, pitch = s.P * s.Q, scratch(s)["rows"][1]
     rows = TensorMap("rows", (1, THREADS), (s.N * s.M, pixels), swizzle=0)
     grid, numbers = (ceil_div(pixels, THREADS), s.M, s.N), arguments(s)[3:]

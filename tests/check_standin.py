@@ -1,7 +1,7 @@
-"""Stands in for a GPU and for compute-sanitizer, in processes of their own, with addresses of the emulator.
+"""Stand-ins for a GPU and for compute-sanitizer, in separate processes, with the emulator's addresses.
 
-As a script: the program that is watched, on the emulator. Its ``sanitizer`` runs that program and then prints
-a checker's report, in which ``@x+8@`` becomes the address 8 bytes into buffer x.
+As a script, this file is the watched program, on the emulator. Its ``sanitizer`` runs that program and then
+prints a checker's report, in which ``@x+8@`` is replaced with the address 8 bytes into buffer x.
 """
 
 import os
@@ -17,7 +17,7 @@ from mini_dnn.device.finding import Target
 
 
 class StandIn(EmulatorDevice):
-    """An emulator with what a watched GPU has."""
+    """An emulator with the attributes of a watched GPU."""
 
     def __init__(self, unfilled):
         super().__init__()
@@ -35,9 +35,9 @@ class StandIn(EmulatorDevice):
 
 
 def sanitizer(words: list[str], reports: dict[str, str], shape: str) -> int:
-    """Behave as compute-sanitizer: the report of a checker if the program runs that shape, else none."""
+    """Behave like compute-sanitizer: print a checker's report if the program runs that shape."""
     program = words[words.index(sys.executable) :]
-    child = os.fork()  # a new process would import everything anew
+    child = os.fork()  # a new process would have to import everything again
     if child == 0:
         os._exit(watched(program[2:]))
     assert os.waitpid(child, 0)[1] == 0
@@ -52,7 +52,7 @@ def sanitizer(words: list[str], reports: dict[str, str], shape: str) -> int:
 
 
 def watched(words: list[str]) -> int:
-    """Run the program that is watched, on the emulator."""
+    """Run the watched program on the emulator."""
     check_workload.WatchedCudaDevice = StandIn
     sys.argv[1:] = words
     return check_workload.main()

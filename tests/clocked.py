@@ -28,7 +28,7 @@ class Clocked(EmulatorDevice):
 
 
 class Restless(Clocked):
-    """Its clock never settles: each launch takes twice as long as the one before."""
+    """A device whose clock never settles: each launch takes twice as long as the previous one."""
 
     def launch(self, *args: Any, **more: Any) -> None:
         self.launch_ms = self.launch_ms * 2 if self.launch_ms < 1e9 else 1.0

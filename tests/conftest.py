@@ -1,4 +1,4 @@
-"""Fixtures that several test files share, and what holds for all tests."""
+"""Fixtures that several test files share, and settings for all tests."""
 
 import signal
 from collections import Counter
@@ -21,7 +21,7 @@ from mini_dnn.device.emulator.runtime_build import build_runtime
 from mini_dnn.errors import DeviceError
 from mini_dnn.report import theme
 
-# The same examples each time, however long they take: neither luck nor a busy machine decides.
+# The same examples each time, however long they take, so that neither luck nor a busy machine decides.
 settings.register_profile(
     "mini_dnn", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -37,7 +37,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def nvcc_is_not_asked() -> Iterator[None]:
-    """By check: a second for each kernel. Tests of what nvcc says ask it."""
+    """Keep ``check`` from asking nvcc, which takes a second per kernel.
+
+    Tests of nvcc's messages do ask it.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mini_dnn.checking.limits.find_nvcc", lambda: None)
         yield
@@ -45,7 +48,7 @@ def nvcc_is_not_asked() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def nothing_is_logged() -> Iterator[None]:
-    """In the work log of whoever runs the tests."""
+    """Keep tests from writing to the work log of the person who runs them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("MINI_DNN_LOG", raising=False)
         yield
@@ -53,7 +56,7 @@ def nothing_is_logged() -> Iterator[None]:
 
 @cache
 def why_no_gpu() -> str:
-    """Why no CUDA device can be opened; empty if one can."""
+    """Return the reason why no CUDA device can be opened; empty if one can."""
     try:
         open_device("cuda").close()
     except DeviceError as error:
@@ -62,20 +65,22 @@ def why_no_gpu() -> str:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Build what all kernels share before workers start, each of which would build it for itself."""
+    """Build what all kernels share before the workers start, so that they do not build it once each."""
     if config.getoption("numprocesses", None):
-        with suppress(DeviceError):  # whoever needs a compiler tells that there is none
+        with suppress(DeviceError):  # tests that need a compiler report that there is none
             for checked in (False, True):
                 build_runtime(find_compiler(), ucontext=False, checked=checked)
             build_runtime(replace(find_compiler(), counted=True), ucontext=False)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip the tests that need a GPU where there is none, and the exhaustive ones of a brief run."""
-    items.sort(key=lambda item: item.path.name != "test_style.py")  # first: checking types takes longest
+    """Skip tests that need a GPU if there is none, and exhaustive tests in a brief run."""
+    # First, because checking types takes longest
+    items.sort(key=lambda item: item.path.name != "test_style.py")
     need_one = [item for item in items if item.get_closest_marker("gpu")]
     reason = why_no_gpu() if need_one else ""
-    for item in need_one:  # the driver waits for a kernel that does not end, and lets no signal through
+    # The driver waits for a kernel that does not end, and signals are not handled meanwhile
+    for item in need_one:
         item.add_marker(pytest.mark.timeout(method="thread"))
         if reason:
             item.add_marker(pytest.mark.skip(reason=f"no GPU: {reason}"))
@@ -91,7 +96,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """In a handout, skip what needs something that it leaves out."""
+    """In a handout, skip tests that need something that the handout leaves out."""
     report = yield
     text = report.longreprtext + "".join(content for _, content in report.sections)
     if report.failed and (why := absent.why_absent(text)):
@@ -102,7 +107,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
-    """The same for files of tests that cannot be imported."""
+    """In a handout, also skip test files that cannot be imported."""
     report = yield
     if report.failed and (why := absent.why_absent(report.longreprtext)):
         report.outcome = "skipped"
@@ -111,7 +116,7 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say why tests were skipped: a line a reason, where pytest has one for each place in a file."""
+    """List the reasons of skipped tests with one line per reason; pytest has one per place."""
     told = (report.longrepr[2] for report in terminalreporter.stats.get("skipped", []))
     reasons = Counter(absent.LEFT_OUT if absent.LEFT_OUT in reason else reason for reason in told)
     for reason, count in reasons.most_common():
@@ -156,13 +161,13 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def unplotted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reports without their plots, which take most of the time: for what is tested beside them."""
+    """Reports without plots, which take most of the time, for tests of the other parts."""
     monkeypatch.setattr(theme, "_render", lambda draw, on, form: b"")
 
 
 @pytest.fixture
 def plotted_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reports whose plots are drawn for one ground and in one format, not for two and in two."""
+    """Reports whose plots are drawn for one background and in one format, instead of two each."""
     render = theme._render
     monkeypatch.setattr(
         theme, "_render", lambda draw, on, form: render(draw, on, form) if form == "png" else b""
@@ -171,7 +176,7 @@ def plotted_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """Ctrl-C reaches this process and its children, even if pytest was started with SIGINT ignored."""
+    """Let Ctrl-C reach this process and its children, even if pytest was started with SIGINT ignored."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

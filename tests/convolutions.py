@@ -1,4 +1,4 @@
-"""Problems with random arrays, solved by a variant and compared with float64."""
+"""Run variants on problems with random arrays, and compare the results with float64."""
 
 from typing import Any
 
@@ -12,26 +12,26 @@ from mini_dnn.running.runner import run
 from mini_dnn.running.verify import verify
 from mini_dnn.variant import Planned, Variant
 
-SM_90_BYTES = 227 * 1024  # of shared memory for a block
+SM_90_BYTES = 227 * 1024  # shared memory per block
 
 
 def solved(variant: Variant, problem: Any, device: Device | None, seed: int = 0) -> Comparison:
-    """How far a variant's answer for random arrays is from that of float64."""
+    """Compare a variant's result for random arrays with float64."""
     arrays = variant.operation.inputs(problem, seed)
     outputs = run(variant, problem, arrays, device).outputs
     return verify(variant.operation, problem, arrays, outputs, variant.precision)
 
 
 def compare_conv2d(x: np.ndarray, w: np.ndarray, y: np.ndarray, precision: str = "fp32") -> Comparison:
-    """How far a convolution is from that of float64."""
+    """Compare the result of a convolution with float64."""
     return verify(ops.find("conv2d"), ConvShape.of(x, w), {"x": x, "w": w}, {"y": y}, precision)
 
 
 def planned(variant: Variant, problem: Any, max_shared_bytes: int = SM_90_BYTES) -> Planned:
-    """The plan on a GPU of sm_90, or on one with less shared memory."""
+    """The plan for a GPU of sm_90, or for one with less shared memory."""
     return variant.planned(problem, max_shared_bytes)
 
 
 def kernels(variant: Variant, problem: Any) -> list[str]:
-    """Names of the kernels in the order of their launches."""
+    """The names of the kernels in the order of their launches."""
     return [launch.kernel for launch in planned(variant, problem).launches]

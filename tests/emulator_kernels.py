@@ -1,4 +1,4 @@
-"""Runs kernel files on the emulator from NumPy arrays."""
+"""Run kernel files on the emulator with NumPy arrays."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,7 +13,7 @@ FOLDER = Path(__file__).parent / "kernels"
 
 
 class Kernels:
-    """A compiled file; calls pass arrays as buffers, which come back with what the kernel wrote."""
+    """A compiled kernel file. Calls pass arrays as buffers, and the arrays receive what the kernel wrote."""
 
     def __init__(self, device: EmulatorDevice, source: Path | str, **defines: int | float | str) -> None:
         self.device = device
@@ -45,6 +45,6 @@ class Kernels:
 
 
 def line_of(source: str, mark: str) -> int:
-    """Number of the first line of a kernel file that contains ``mark``."""
+    """The number of the first line of a kernel file that contains ``mark``."""
     lines = (FOLDER / source).read_text().splitlines()
     return next(number for number, line in enumerate(lines, 1) if mark in line)

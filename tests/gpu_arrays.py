@@ -1,4 +1,4 @@
-"""What tests with real arrays on a GPU share: libraries, problems, and streams that are busy for a while."""
+"""Helpers for tests with real arrays on a GPU: libraries, problems, and streams that are busy for a while."""
 
 import threading
 from collections.abc import Callable
@@ -30,7 +30,7 @@ def torch() -> Any:
 
 
 class Cupy:
-    """CuPy, as tests use it."""
+    """CuPy, with the functions that the tests use."""
 
     def __init__(self) -> None:
         self.library = cupy()
@@ -68,7 +68,7 @@ class Cupy:
 
 
 class Torch:
-    """PyTorch, as tests use it."""
+    """PyTorch, with the functions that the tests use."""
 
     def __init__(self) -> None:
         self.library = torch()
@@ -104,7 +104,7 @@ class Torch:
 
 
 def small(variant: Variant) -> Any:
-    """A problem of a variant that does not take long; without gaps, and in types that all libraries have."""
+    """A short problem of a variant, without gaps and in types that all libraries have."""
     operation = variant.operation
     known = (*operation.check, *operation.spare, *operation.course.values())
     plain = [p for p in known if all(not a.gap and a.dtype != "bfloat16" for a in p.arrays.values())]
@@ -113,7 +113,7 @@ def small(variant: Variant) -> Any:
 
 
 def runnable(name: str, device: Any) -> Variant:
-    """The variant, if it has kernels that this GPU can run."""
+    """Return the variant, or skip the test if this GPU cannot run it."""
     variant = find(name)
     if variant.host is not None:
         pytest.skip(f"{name} runs on the host")
@@ -125,7 +125,7 @@ def runnable(name: str, device: Any) -> Variant:
 def arguments(
     operation: Operation, problem: Any, arrays: Arrays, put: Callable[[np.ndarray], Any]
 ) -> tuple[list[Any], dict[str, Any]]:
-    """How a function of `mini_dnn` is asked for a problem: arrays by place; arrays and fields by name."""
+    """The arguments of a call of `mini_dnn`: arrays by position; arrays and fields by name."""
     signature = signature_of(operation)
     by_place = [put(array) for name, array in arrays.items() if name not in signature.optional]
     by_name = {name: put(array) for name, array in arrays.items() if name in signature.optional}
@@ -134,13 +134,13 @@ def arguments(
 
 
 def same(found: np.ndarray, expected: np.ndarray) -> bool:
-    """Whether two results of one kernel are the same, though it adds up in another order each time."""
+    """Whether two results of one kernel agree, although it adds in a different order each time."""
     scale = np.abs(expected.astype(np.float64)).max()
     return found.dtype == expected.dtype and np.allclose(found, expected, rtol=1e-3, atol=1e-4 * scale)
 
 
 def in_thread(work: Callable[[], None]) -> None:
-    """Run it in a thread of its own, and raise what it raises."""
+    """Run ``work`` in a new thread, and raise its exception if it has one."""
     raised: list[BaseException] = []
 
     def run() -> None:

@@ -1,4 +1,4 @@
-"""Grades for tests of what is written from them, with nasty texts and secrets; and readers of the files."""
+"""Sample grades with difficult texts and secrets, and readers of the files that are written from grades."""
 
 import base64
 import csv
@@ -18,7 +18,7 @@ from mini_dnn.grading.grades import Check, Grade
 from mini_dnn.grading.outputs import write_all
 
 NUMBER = (int, float)
-SECRET = "5ecre7"  # in every text that is not for students
+SECRET = "5ecre7"  # part of every text that is not for students
 NASTY = (
     "<script>alert(1)</script>",
     "\x1b[31mred\x1b[0m\x1b]8;;http://evil.example\x07link\x1b]8;;\x07",
@@ -64,7 +64,7 @@ grades = st.builds(
 
 
 def grade(submission: str = "ada", **fields: Any) -> Grade:
-    """A plain grade: two public checks, the second failed, and three hidden ones, one of them failed."""
+    """A plain grade: two public checks, the second failed, and three hidden checks, one of them failed."""
     checks = (
         Check("layers/custom: compiles", "passed", 1, 1),
         Check("layers/custom: correct", "failed", 0, 4, "y[0, 1, 2, 3] is 7, expected 5\nhint: a barrier"),
@@ -77,7 +77,7 @@ def grade(submission: str = "ada", **fields: Any) -> Grade:
 
 
 def payload(file: Path) -> Any:
-    """What GitHub Classroom's reporter reads."""
+    """Return what GitHub Classroom's reporter reads."""
     name, _, value = file.read_text().strip().partition("=")
     assert name == "MINIDNN_RESULTS"
     return json.loads(base64.b64decode(value))
@@ -97,12 +97,12 @@ def matches(found: Any, fields: dict[str, Any]) -> None:
 
 
 def strict(text: str) -> Any:
-    """JSON as other languages read it: without NaN."""
+    """Parse JSON as strictly as other languages do, without NaN."""
     return json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
 
 
 def written(*grades: Grade, anonymous: bool = False) -> dict[str, str]:
-    """Text of all files, by path."""
+    """The text of each file that is written, by path."""
     with tempfile.TemporaryDirectory() as folder:
         write_all(grades, Path(folder), anonymous)
         return {
@@ -126,6 +126,6 @@ def rows(text: str) -> list[dict[str, str]]:
 
 
 def html_of(markdown: str) -> list[str]:
-    """Kinds of everything that a reader of the page would make of it, inline parts too."""
+    """The kinds of all elements that a reader of the page would see, including inline ones."""
     tokens = MarkdownIt("commonmark").enable("table").parse(markdown)
     return [part.type for token in tokens for part in (token, *(token.children or ()))]

@@ -1,4 +1,4 @@
-"""Gradients of a layer against central differences in float64."""
+"""Compare a layer's gradients with central differences in float64."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ STEP = 1e-6
 
 
 def differences(layer: Layer, x: np.ndarray, dy: np.ndarray, changed: np.ndarray) -> np.ndarray:
-    """Central differences of sum(forward(x) * dy) by each element of ``changed``, which forward reads."""
+    """Central differences of sum(forward(x) * dy) for each element of ``changed``, which forward reads."""
     result = np.empty_like(changed)
     for i in np.ndindex(changed.shape):
         value = changed[i]
@@ -22,7 +22,7 @@ def differences(layer: Layer, x: np.ndarray, dy: np.ndarray, changed: np.ndarray
 
 
 def check_gradients(layer: Layer, shape: tuple[int, ...], rtol: float = 1e-7, atol: float = 1e-8) -> None:
-    """Of the input and of each parameter, for random values."""
+    """Check the gradients of the input and of each parameter, for random values."""
     random = np.random.default_rng(7)
     x = random.standard_normal(shape)
     y = layer.forward(x, training=True)
@@ -36,7 +36,7 @@ def check_gradients(layer: Layer, shape: tuple[int, ...], rtol: float = 1e-7, at
 
 
 def check_parameter_gradients(layer: Layer, shape: tuple[int, ...]) -> None:
-    """Those that ``backward_parameters`` stores are those of ``backward``, bit by bit."""
+    """Check that ``backward_parameters`` stores the same gradients as ``backward``, bit for bit."""
     x = np.random.default_rng(7).standard_normal(shape)
     dy = np.cos(layer.forward(x, training=True))
     layer.backward(dy)

@@ -1,4 +1,4 @@
-"""What the tests of grading share: a quick rubric, cheats put together, a confined process."""
+"""Helpers for tests of grading: a quick rubric, assembled cheats, and a confined process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mini_dnn.grading.grader import Setting
 from mini_dnn.paths import ROOT
 
 CHEATS = Path(__file__).parent / "cheats"
-GOOD, DENIED = 0, 13  # how a confined process ends; the other numbers of errors too
+GOOD, DENIED = 0, 13  # results of a confined process; other error numbers occur, too
 # Bytes of address space. Confined processes are forked from this one, in which other tests may have reserved
 # 2 TB: the emulator keeps the stacks of blocks that wait for each other, with 17 GB of guard pages on either
 # side of each.
@@ -48,7 +48,7 @@ points = { correct = 4, hidden = 3 }
 
 
 def names(where: str) -> list[str]:
-    """Cheats of one kind: "processor", or what they need: "checked" mode, a clock ("timed"), "apart"."""
+    """The cheats for a kind of check: "processor", "checked" mode, "timed" with a clock, or "apart"."""
     folders = sorted(path for path in CHEATS.iterdir() if path.is_dir() and path.name != "_base")
     found = {folder.name: re.search(r"where: (\w+)", texts(folder)) for folder in folders}
     return [name for name, match in found.items() if (match[1] if match else "processor") == where]
@@ -59,14 +59,14 @@ def texts(folder: Path) -> str:
 
 
 def expected(name: str) -> str:
-    """The reason that the cheat's own files announce, as a regular expression."""
+    """The reason that the cheat's own files expect, as a regular expression."""
     if (CHEATS / name / "EXPECT").is_file():
         return (CHEATS / name / "EXPECT").read_text().strip()
     return re.search(r"^(?:#|//) expect: (.*)$", texts(CHEATS / name), re.MULTILINE)[1]
 
 
 def assemble(name: str, folder: Path, **places: Path) -> Path:
-    """A submission: the cheat's files, and those of the base that it leaves out, with real paths in them."""
+    """Assemble a submission from the cheat's files and the base's, with real paths filled in."""
     target = folder / name
     shutil.copytree(CHEATS / "_base", target)
     for path in (CHEATS / name).iterdir():
@@ -94,13 +94,13 @@ def honest(folder: Path, name: str = "honest") -> Path:
 
 
 def ending(act: Callable[[], object], policy: sandbox.Policy) -> int:
-    """How a confined process ends that does something: 0, the number of an error, or minus a signal."""
+    """The result of an action in a confined process: 0, an error number, or minus a signal number."""
     pid = os.fork()
     if pid == 0:
         status = 99
         try:
             os.setsid()
-            signal.alarm(PATIENCE_S)  # and not wait for ever
+            signal.alarm(PATIENCE_S)  # so that it does not wait forever
             sandbox.confine(policy)
             act()
             status = GOOD

@@ -1,4 +1,4 @@
-"""Small submissions, as text: honest ones, which tests then change."""
+"""Small, honest submissions as text, which tests then change."""
 
 POOL_PLAN = """
 from mini_dnn.variant import ConvPoolShape, Launch, Variant, ceil_div

@@ -1,4 +1,4 @@
-"""A device with a clock, where there is no GPU: the emulator, and times that are made up."""
+"""A device with a clock for machines without a GPU: the emulator with made-up times."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from mini_dnn.grading import measure
 from mini_dnn.grading.confined import roles
 from mini_dnn.grading.measure import Floor
 
-IDLE_MS = 60_000.0  # that a busy host may take for a wait which waits for nothing
+IDLE_MS = 60_000.0  # a busy host may take so long for a wait that has nothing to wait for
 NO_FLOOR = Floor(bytes_per_ms=1e30, cached_bytes=0, flops_per_ms=0.0)
 
 
 class ClockedEmulator(EmulatorDevice):
-    """The emulator with a clock on which each launch takes a millisecond, and a log of what is done.
+    """The emulator with a clock on which each launch takes a millisecond, and a log of operations.
 
-    On the host's own clock, ``host_s``, each wait for the device takes ``busy_s``, and ``late_s`` more if
+    On the host's clock, ``host_s``, each wait for the device takes ``busy_s``, and ``late_s`` more if
     something was launched before it.
     """
 
@@ -60,7 +60,7 @@ class ClockedEmulator(EmulatorDevice):
 
 
 def install() -> None:
-    """Let the processes that are forked from this one take it for the GPU."""
+    """Let processes that are forked from this one use the stand-in as their GPU."""
     roles.open_device = _opened  # type: ignore[assignment]
     measure.LATE_MS = IDLE_MS
     Floor.of = classmethod(lambda cls, device: NO_FLOOR)  # type: ignore[assignment, method-assign]
@@ -71,5 +71,5 @@ def _opened(name: str) -> EmulatorDevice:
         return EmulatorDevice()
     os.environ.pop(
         "MINI_DNN_CACHE_ONLY", None
-    )  # the cache has what nvcc made, and the emulator needs its own
+    )  # the cache holds what nvcc compiled, but the emulator needs its own libraries
     return ClockedEmulator()

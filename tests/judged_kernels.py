@@ -1,4 +1,4 @@
-"""Short kernels as the grader sees them: compiled for checked mode, judged, and run."""
+"""Short kernels, treated as by the grader: compiled for checked mode, judged, and run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ALONE = "__attribute__((noipa))"  # the emulator ignores noinline
 
 
 def judged(before: str, use: str, folder: Path) -> None:
-    """What the grader's compiler does with a kernel file."""
+    """Compile a kernel file as the grader does, and judge it."""
     source, compiler = folder / "kernel.cu", find_compiler()
     source.write_text(before + KERNEL.replace("if (i < n) USE;", "if (i < n) { " + use + "; }"))
     imports.check_source(source, {}, compiler)
@@ -31,12 +31,12 @@ def judged(before: str, use: str, folder: Path) -> None:
 
 
 def launched(folder: Path, n: int = 3) -> np.ndarray:
-    """What one thread of a kernel that was judged leaves in x, which held zeros.
+    """Return x, which held zeros, after one thread of a judged kernel has run.
 
     Raises
     ------
     KernelError
-        With what checked mode found.
+        If checked mode finds a mistake; the message describes it.
     """
     device = CheckedEmulator()
     try:

@@ -1,4 +1,4 @@
-"""Stand-ins for libraries whose arrays lie on a GPU: these lie in host memory, for the emulator."""
+"""Stand-ins for libraries with arrays on a GPU. These arrays are in host memory, for the emulator."""
 
 from contextlib import contextmanager
 from types import ModuleType, SimpleNamespace
@@ -11,11 +11,11 @@ from mini_dnn.device import Device
 from mini_dnn.interop import arrays, calls, dlpack, protocols
 from mini_dnn.interop.calls import CALLS, Calls
 
-STREAM = 4242  # the handle of the current one
+STREAM = 4242  # the handle of the current stream
 
 
 class Held:
-    """An array and the GPU that it is said to lie on."""
+    """An array and the GPU on which it claims to be."""
 
     def __init__(self, values: np.ndarray, gpu: int = 0) -> None:
         self.values, self.gpu = values, gpu
@@ -26,7 +26,7 @@ class Held:
 
 
 class Tensor(Held):
-    """As PyTorch's."""
+    """An array with PyTorch's interface."""
 
     requires_grad = False
 
@@ -63,7 +63,7 @@ class Tensor(Held):
 
 
 class SimpleDtype(str):
-    """Written as PyTorch writes them."""
+    """A dtype that is printed like PyTorch's."""
 
     __slots__ = ()
 
@@ -72,9 +72,9 @@ class SimpleDtype(str):
 
 
 class CupyArray(Held):
-    """As CuPy's."""
+    """An array with CuPy's interface."""
 
-    __hash__ = None  # type: ignore[assignment]  # as it compares element by element
+    __hash__ = None  # type: ignore[assignment]  # because it compares element by element
 
     @property
     def dtype(self) -> np.dtype:
@@ -90,7 +90,7 @@ class CupyArray(Held):
 
 
 class Interfaced(Held):
-    """As Numba's: it speaks ``__cuda_array_interface__`` alone."""
+    """An array like Numba's, which supports only ``__cuda_array_interface__``."""
 
     stream: int | None = STREAM
     readonly = False
@@ -109,7 +109,7 @@ class Interfaced(Held):
 
 
 class Packed(Held):
-    """As JAX's: it speaks ``__dlpack__``, and its library has a name for itself."""
+    """An array like JAX's, which supports ``__dlpack__``; its library has its own name."""
 
     def __init__(self, values: np.ndarray, gpu: int = 0) -> None:
         super().__init__(values, gpu)
@@ -129,7 +129,7 @@ class Packed(Held):
 
 
 def taken(array: Any) -> Packed:
-    """What `Packed`'s library makes of another's array: the same memory."""
+    """Import another library's array into `Packed`'s library: the memory is the same."""
     view = dlpack.imported(array.__dlpack__(stream=STREAM))
     found = Packed(at(view.address, view.shape, view.dtype))
     found.capsule = view.capsule  # type: ignore[attr-defined]
@@ -137,20 +137,20 @@ def taken(array: Any) -> Packed:
 
 
 def fresh(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """An array of bytes 0xFF: NaN, so that an element that nobody wrote is seen."""
+    """An array of bytes 0xFF, which are NaN, so that an unwritten element is noticed."""
     array = np.empty(shape, dtype)
     array.reshape(-1).view(np.uint8)[:] = 0xFF
     return array
 
 
 def at(address: int, shape: tuple[int, ...], dtype: str) -> np.ndarray:
-    """What lies at an address."""
+    """The array at an address."""
     interface = {"version": 3, "shape": shape, "typestr": np.dtype(dtype).str, "data": (address, False)}
     return np.asarray(SimpleNamespace(__array_interface__=interface))
 
 
 def values(array: Any) -> np.ndarray:
-    """What an array holds, whatever it is."""
+    """The values of any array."""
     if isinstance(array, Held):
         return array.values
     if isinstance(array, protocols.DeviceArray):
@@ -159,7 +159,7 @@ def values(array: Any) -> np.ndarray:
 
 
 class Libraries:
-    """The stand-ins, and what they are asked."""
+    """The stand-ins, and a record of what they are asked."""
 
     def __init__(self) -> None:
         self.gpu, self.stream, self.tracks_gradients = 0, STREAM, False
@@ -204,7 +204,7 @@ class Libraries:
 
 @pytest.fixture
 def libraries(quick_emulator: Device, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The stand-ins in place of the libraries, and the emulator in place of each GPU."""
+    """Replace the libraries with the stand-ins, and each GPU with the emulator."""
     found = Libraries()
     monkeypatch.setitem(arrays.sys.modules, "torch", found.torch)
     monkeypatch.setitem(arrays.sys.modules, "cupy", found.cupy)

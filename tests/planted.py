@@ -1,10 +1,10 @@
-"""Copies of shipped kernels with one planted cause of slowness each, which all compute the right result."""
+"""Copies of shipped kernels that compute the right result, each with one planted cause of slowness."""
 
 from pathlib import Path
 
 from mini_dnn.variant import find
 
-SLOW = "// slow"  # marks the lines that a reader has to find
+SLOW = "// slow"  # marks the lines that the explanation has to find
 DOWN_COLUMNS = (
     ("= pixel / Q, q = pixel % Q;", "= pixel % P, q = pixel / P;"),
     ("* W + q + s];", f"* W + q + s];  {SLOW}"),
@@ -26,7 +26,7 @@ BY_LANE = (
     ("float acc = 0.0f;", f"float acc = 0.0f;\n    if (threadIdx.x % 2 == 0) {{  {SLOW}"),
     ("    y[((long long)n", f"{OTHER_SIDE}    y[((long long)n"),
 )
-CHANGES = {  # by what is planted: the copied variant, and what is put in the place of what
+CHANGES = {  # by the kind of cause: the copied variant, and pairs of a text and its replacement
     "uncoalesced": ("m1/direct", DOWN_COLUMNS),
     "conflicts": ("m1/tiled_direct", BY_COLUMNS),
     "divergence": ("m1/direct", BY_LANE),
@@ -34,7 +34,7 @@ CHANGES = {  # by what is planted: the copied variant, and what is put in the pl
 
 
 def plant(kind: str, folder: Path) -> Path:
-    """Write the variant; its folder."""
+    """Write the variant and return its folder."""
     name, changes = CHANGES[kind]
     text = find(name).source.read_text()
     for old, new in changes:
@@ -47,6 +47,6 @@ def plant(kind: str, folder: Path) -> Path:
 
 
 def slow_lines(folder: Path) -> set[int]:
-    """The lines that are marked."""
+    """The numbers of the marked lines."""
     lines = (folder / "kernel.cu").read_text().splitlines()
     return {number for number, line in enumerate(lines, 1) if SLOW in line}

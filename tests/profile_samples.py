@@ -1,4 +1,4 @@
-"""What NVIDIA's tools print, shortened."""
+"""Shortened output of NVIDIA's tools."""
 
 STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 RAW = f"""==PROF== Connected to process 4711 (/usr/bin/python3.12)

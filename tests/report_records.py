@@ -1,4 +1,4 @@
-"""Results files for tests, made up: no figure in them was measured."""
+"""Made-up results files for tests: none of the figures was measured."""
 
 import itertools
 import json
@@ -77,7 +77,7 @@ def fake_record(rows: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
 
 
 def as_schema(schema: int, record: dict[str, Any]) -> dict[str, Any]:
-    """The record as an older version wrote it, which knew one operation, and layers as its problems."""
+    """Convert a record to an older schema, which knew one operation and used layers as its problems."""
     rows = []
     for row in record["rows"]:
         new = {"op", "problem", "settled"} | ({"code_hash"} if schema == 1 else set())
@@ -110,7 +110,7 @@ def fake_sweep(problem: str) -> dict[str, Any]:
 
 
 def fake_full() -> dict[str, Any]:
-    """All variants of conv2d at three batches, each faster than the one before; streams, sweeps, ceilings."""
+    """Variants of conv2d, each faster than the one before, with streams, sweeps and ceilings."""
     rows = []
     for batch in (100, 1000, 10000):
         for at, variant in enumerate(VARIANTS):
@@ -146,7 +146,7 @@ def fake_peers() -> dict[str, Any]:
 
 
 def fake_run() -> dict[str, Any]:
-    """Of ours and libraries side by side: one layer in two settings, one library with half of the layers."""
+    """Our kernels and libraries: one layer in two settings, one library with half of the layers."""
     rows = [
         _run_row("floor", "bytes alone", "", "", "conv1", 0.33),
         _run_row("floor", "bytes alone", "", "", "conv2", 0.25),
@@ -222,7 +222,7 @@ def fake_serving(**changes: Any) -> dict[str, Any]:
 
 
 def _about(variant: str) -> dict[str, Any]:
-    """What all rows of serving say."""
+    """The fields that all rows of serving have in common."""
     code = code_hash(find(variant).source)
     quality = {
         "max_error": 1e-6,

@@ -1,4 +1,4 @@
-"""A small trained network, images for it, and the comparison of its answers with float64."""
+"""A small trained network, images for it, and a comparison of its answers with float64."""
 
 import numpy as np
 
@@ -25,7 +25,7 @@ def small_network() -> Network:
 
 
 def pictures(count: int, seed: int = 1) -> np.ndarray:
-    """Garments, and at the end noise, which has sharper edges than any of them."""
+    """Drawn garments, followed by noise, which has sharper edges than any garment."""
     rng = np.random.default_rng(seed)
     garments = draw(count - count // 3, seed)[0]
     return np.concatenate([garments, rng.integers(0, 256, (count // 3, 1, 86, 86), dtype=np.uint8)])
@@ -44,7 +44,7 @@ def opened(
 def compared(
     network: Network, images: np.ndarray, probabilities: np.ndarray, precision: str = "fp32"
 ) -> Comparison:
-    """With the network in float64."""
+    """Compare answers with those of the network in float64."""
     arrays, outputs = {"images": images, **weights(network)}, {"probabilities": probabilities}
     return verify(ops.find("lenet"), LenetBatch.of(images), arrays, outputs, precision)
 
@@ -52,7 +52,7 @@ def compared(
 def assert_right(
     network: Network, images: np.ndarray, probabilities: np.ndarray, precision: str = "fp32"
 ) -> float:
-    """Fail where they are farther off than the precision allows; the largest error."""
+    """Fail if the errors exceed what the precision allows. Return the largest error."""
     result = compared(network, images, probabilities, precision)
     assert result.ok, str(result)
     return result.max_error

@@ -1,4 +1,4 @@
-"""Cases that are alike: a brief run of the tests meets some of them, and the others are exhaustive."""
+"""Selection of similar cases: a brief run uses some of them, and the others are marked as exhaustive."""
 
 from collections.abc import Callable, Iterable
 from itertools import product
@@ -13,7 +13,7 @@ def exhaustive_unless(in_brief: object) -> Any:
 
 
 def sampled(*ways: Iterable[Any], one_of: int, least: int = 1) -> list[Any]:
-    """Combinations of values as parameters: evenly one of ``least``, in a brief run one of ``one_of``."""
+    """Combinations of values as parameters: one in ``least``, or in ``one_of`` if the run is brief."""
     numbered = [tuple(zip(*some, strict=True)) for some in product(*(enumerate(way) for way in ways))]
     return [
         pytest.param(*values, marks=exhaustive_unless(sum(numbers) % one_of == 0))
@@ -23,5 +23,5 @@ def sampled(*ways: Iterable[Any], one_of: int, least: int = 1) -> list[Any]:
 
 
 def chosen(values: Iterable[Any], in_brief: Callable[[Any], object]) -> list[Any]:
-    """All values, as parameters; a brief run meets those of which ``in_brief`` is true."""
+    """All values as parameters. A brief run uses those for which ``in_brief`` returns true."""
     return [pytest.param(value, marks=exhaustive_unless(in_brief(value))) for value in values]

@@ -1,4 +1,4 @@
-"""Reports of Compute Sanitizer on kernels of ours; ``@x+8@`` is the address 8 bytes into buffer x."""
+"""Reports of Compute Sanitizer about our kernels. ``@x+8@`` is the address 8 bytes into buffer x."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ M1, M2 = find("m1"), find("m2")
 
 
 def line_of(words: str, source: Path = M2.source) -> int:
-    """The one line that holds these words."""
+    """The number of the only line that contains these words."""
     (number,) = (i for i, line in enumerate(source.read_text().splitlines(), 1) if words in line)
     return number
 

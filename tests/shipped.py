@@ -11,10 +11,13 @@ CHECKABLE = [name for name in names() if (v := find(name)).plan is not None and 
 
 
 def small_problem(name: str) -> Any:
-    """The same in all tests, so that a kernel is compiled once; the first one of an operation says least."""
+    """The same problem in all tests, so that a kernel is compiled once.
+
+    An operation's first problem shows least.
+    """
     variant = find(name)
     among = [*variant.operation.check, *variant.operation.spare]
     taken = [problem for problem in among if not variant.limit_for(problem)]
-    if variant.op in NETWORKS:  # whose problems differ a hundredfold in work
+    if variant.op in NETWORKS:  # the work of their problems differs by a factor of a hundred
         return min(taken[1:3], key=lambda problem: problem.flops)
     return SMALL[0] if variant.op == "conv2d" else taken[:2][-1]

@@ -1,11 +1,11 @@
-"""Stand-ins for Slurm's commands, which run jobs as processes of this machine."""
+"""Stand-ins for Slurm's commands, which run jobs as local processes."""
 
 import os
 from pathlib import Path
 
 import pytest
 
-# What the real commands do, as far as submitit looks: an id is printed, tasks run in the background.
+# The behaviour that submitit relies on: an id is printed, and tasks run in the background.
 SBATCH = """#!/bin/bash
 set -eu
 cp "$1" "$CLUSTER/script.$$.sh"
@@ -40,7 +40,10 @@ done
 
 
 def install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Put them first on the path; the folder keeps what they were given, and ``state``, which squeue says."""
+    """Put the stand-ins first on the path.
+
+    The folder records their input; squeue prints the file ``state``.
+    """
     folder.mkdir()
     for name, text in {"sbatch": SBATCH, "srun": SRUN, "squeue": SQUEUE}.items():
         (folder / name).write_text(text)

@@ -1,4 +1,4 @@
-"""What several tests of ``show --standalone`` share."""
+"""Helpers for tests of ``show --standalone``."""
 
 from typing import Any
 
@@ -10,11 +10,11 @@ from mini_dnn.variant.standalone import Origin, standalone
 ORIGIN = Origin("a test", "0123456789")
 GEMM = ops.find("gemm")
 
-LARGE = 1 << 20  # bytes: the answer of a deep network for inputs of this size takes seconds
+LARGE = 1 << 20  # bytes: with larger inputs the answer of a deep network takes seconds
 
 
 def small(variant: Variant) -> Any:
-    """A course problem that the variant takes, with a few entries; if those are large, one of `check`."""
+    """A course problem of the variant with a few entries, or one of `check` if those are large."""
     operation = variant.operation
     few = [] if operation.sample else [p.with_batch(min(p.batch, 7)) for p in operation.course.values()]
     among = [*operation.check, *operation.spare, *(p for p in few if p.min_bytes < LARGE)]
@@ -22,5 +22,5 @@ def small(variant: Variant) -> Any:
 
 
 def files_of(variant: Variant, problem: Any, arch: int = 90) -> dict[str, bytes]:
-    """The folder's files by name."""
+    """The files of the folder by name."""
     return standalone(variant, problem, ORIGIN, arch, shared_limit(arch))

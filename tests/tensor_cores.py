@@ -1,4 +1,4 @@
-"""The sum of a tensor core, in fractions: slow, and as plain as the published rules.
+"""The sum of a tensor core in exact fractions: slow, but as simple as the published rules.
 
 P. Xie et al., "MMA-Sim: Bit-Accurate Reference Model of Tensor Cores and Matrix Cores", arXiv:2511.10909.
 """
@@ -15,16 +15,16 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Format:
-    """Numbers that operands are."""
+    """A format of operands."""
 
     fraction_bits: int
-    least: int  # exponent of the least normal number
+    least: int  # exponent of the smallest normal number
     largest: int
     bits: type
 
     def values(self, bits: np.ndarray) -> np.ndarray:
-        """The numbers as doubles; of tf32 without the bits that are not read."""
-        with np.errstate(invalid="ignore"):  # NaN that signals
+        """The numbers as doubles. For tf32, the bits that are not read are dropped."""
+        with np.errstate(invalid="ignore"):  # signalling NaN
             if self is HALF:
                 return bits.view(np.float16).astype(float)
             if self is BFLOAT:
@@ -32,7 +32,7 @@ class Format:
             return (bits & np.uint32(0xFFFFE000)).view(np.float32).astype(float)
 
     def encode(self, values: np.ndarray) -> np.ndarray:
-        """Bits of numbers of this format, or of such as are close."""
+        """The bits of numbers in this format, or of the closest ones."""
         with np.errstate(over="ignore"):
             if self is HALF:
                 return values.astype(np.float16).view(np.uint16)
@@ -47,23 +47,27 @@ TF32 = Format(10, -126, 127, np.uint32)
 
 @dataclass(frozen=True)
 class Rules:
-    """How sums are formed; what Hopper does, unless told otherwise."""
+    """The rules of summation. The defaults are those of Hopper."""
 
-    places: int = 25  # binary ones behind the point that a term keeps
-    step: int = 16  # products that are added at a time
-    aligned_products: bool = False  # by their own exponents, not by the sums of their factors'
-    of_a_zero: int = -133  # the exponent of a term that is zero
+    places: int = 25  # binary places that a term keeps after the point
+    step: int = 16  # products that are added at once
+    # Align by the products' own exponents, not by the sums of their factors' exponents
+    aligned_products: bool = False
+    of_a_zero: int = -133  # the exponent of a zero term
 
 
 def exponent(x: float, least: int) -> int:
-    """Of the leading bit, or that of the least normal number."""
+    """The exponent of the leading bit, but at least that of the smallest normal number."""
     return max(math.frexp(x)[1] - 1, least)
 
 
 def one_step(
     a: Sequence[float], b: Sequence[float], c: float, leasts: tuple[int, int], rules: Rules
 ) -> Fraction | float:
-    """The exact sum of terms that were cut off. ``leasts``: exponents of the least normal operand, and c."""
+    """The exact sum of truncated terms.
+
+    ``leasts``: exponents of the smallest normal operands and of the smallest c.
+    """
     special = sum((x * y for x, y in zip(a, b, strict=True)), c)
     if not math.isfinite(special):
         return special
@@ -79,7 +83,7 @@ def one_step(
 
 
 def rounded(x: Fraction | float, to_half: bool) -> float:
-    """To half, to nearest even; or to float, toward zero. Zero is +0."""
+    """Round to half, to nearest even, or to float, toward zero. Zero becomes +0."""
     if not math.isfinite(x) or not x:
         return float(x)
     length = abs(Fraction(x))
@@ -94,7 +98,7 @@ def rounded(x: Fraction | float, to_half: bool) -> float:
 
 @dataclass(frozen=True)
 class Instruction:
-    """A matrix instruction: a kernel of ``kernels/tensor_cores.cu``."""
+    """A matrix instruction, as a kernel of ``kernels/tensor_cores.cu``."""
 
     kernel: str
     m: int
@@ -111,11 +115,11 @@ class Instruction:
 
     @property
     def in_cores(self) -> bool:
-        """Whether operands lie as core matrices."""
+        """Whether the operands are stored as core matrices."""
         return self.kernel.startswith("wgmma")
 
     def sum(self, a: np.ndarray, b: np.ndarray, c: np.generic, rules: Rules | None = None) -> np.generic:
-        """An element of d, of the bits of a row and a column and the c that is added."""
+        """An element of d, from the bits of a row and of a column and the value of c that is added."""
         rules = rules or Rules(step=self.step)
         half_sums = self.c is self.d is np.float16
         leasts = self.operands.least, HALF.least if half_sums else TF32.least
@@ -132,7 +136,7 @@ class Instruction:
 
 
 def bits_of(kind: type) -> type:
-    """The unsigned integers that are as wide."""
+    """The unsigned integer type of the same width."""
     return np.uint16 if kind is np.float16 else np.uint32
 
 

@@ -21,7 +21,10 @@ def run(
     defines: Defines | None = None,
     cluster: Sizes = ALONE,
 ) -> None:
-    """Launch; an array is a buffer, and (array, TensorMap) a map of one. Arrays get what was written."""
+    """Launch a kernel.
+
+    Arrays are passed as buffers, (array, TensorMap) as maps; arrays receive what was written.
+    """
     module = device.compile(FOLDER / source, defines or {})
     with ExitStack() as stack:
         passed, buffers = [], []

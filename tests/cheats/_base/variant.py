@@ -1,4 +1,4 @@
-"""One thread an output; what a cheat leaves out it takes from here."""
+"""One thread per output. Cheats take from here the files that they do not have."""
 
 from mini_dnn.variant import ConvShape, Launch, Variant, ceil_div
 

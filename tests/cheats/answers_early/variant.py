@@ -1,4 +1,4 @@
-"""Writes answers in advance, for the grader to take them for those to later questions."""
+"""Writes answers in advance, so that the grader would take them for answers to later questions."""
 # expect: answered before it was asked|no plan
 
 import json
@@ -13,7 +13,7 @@ os.write(4, (struct.pack("<IQ", 0, len(forged)) + forged) * 3)
 
 
 def plan(s: ConvShape) -> list[Launch]:
-    """One launch, some time later."""
+    """One launch, after a delay."""
     time.sleep(0.1)
     grid = (ceil_div(s.P * s.Q, 64), s.M, s.N)
     return [Launch("conv", grid, (64,), ("x", "w", "y", s.N, s.C, s.H, s.W, s.M, s.R, s.S))]

@@ -1,4 +1,4 @@
-"""Asks for so much scratch that others find none."""
+"""Requests so much scratch memory that none is left for others."""
 # expect: needs [\d.]+ MB for one entry
 
 from mini_dnn.variant import ConvShape, Launch, Variant, ceil_div

@@ -1,4 +1,4 @@
-"""Deletes the grades of others."""
+"""Deletes the grades of other students."""
 # expect: calls os.remove
 
 import os

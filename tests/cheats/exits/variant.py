@@ -1,4 +1,4 @@
-"""Ends in the middle, with a status that says that all is well."""
+"""Ends in the middle of its work with an exit status that means success."""
 # expect: ended with status 0
 
 import os

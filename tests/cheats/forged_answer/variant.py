@@ -1,4 +1,4 @@
-"""Writes a grade to where answers go."""
+"""Writes a grade to the place of its answers."""
 # expect: not a plan
 
 import os

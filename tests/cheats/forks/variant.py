@@ -1,4 +1,4 @@
-"""Leaves a process behind that goes on when its parent has ended."""
+"""Leaves a process behind that continues after its parent has ended."""
 # expect: calls os.fork
 
 import os

@@ -1,4 +1,4 @@
-"""Asks whether a file exists and how large it is, and computes only if it has learned that."""
+"""Asks whether a file exists and how large it is, and computes correctly only if it learns that."""
 # expect: elements differ from float64
 # where: apart
 
@@ -8,7 +8,7 @@ from mini_dnn.variant import ConvShape, Launch, Variant, ceil_div
 
 
 def size(path: str) -> int:
-    """Bytes; 0 for what does not seem to exist."""
+    """The size of a file in bytes; 0 if the file does not seem to exist."""
     try:
         return os.stat(path).st_size
     except OSError:

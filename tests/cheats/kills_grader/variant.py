@@ -1,4 +1,4 @@
-"""Ends the grader."""
+"""Kills the grader."""
 # expect: calls os.kill
 
 import os

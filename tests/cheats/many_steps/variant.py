@@ -5,7 +5,7 @@ from mini_dnn.variant import ConvShape, Launch, Variant
 
 
 def plan(s: ConvShape) -> list[Launch]:
-    """A list that is long to judge."""
+    """A list that takes long to judge."""
     return [Launch("conv", (1,), (1,), ("x",))] * 10_000
 
 

@@ -1,4 +1,4 @@
-"""Ends by a signal that has no name, so that whoever looks it up fails, and not the submission."""
+"""Ends by a signal without a name. A look-up of the name would fail in the grader, not in the submission."""
 # expect: ended by signal 40
 
 import signal

@@ -1,4 +1,4 @@
-"""Replaces the host code, and the way in which answers are written."""
+"""Replaces the host code and the function that writes answers."""
 # expect: elements differ from float64
 
 from mini_dnn.grading.confined import wire

@@ -1,4 +1,4 @@
-"""Answers with a pickle, which runs code where it is read."""
+"""Answers with a pickle, which would run code when it is read."""
 # expect: not valid JSON
 
 import os

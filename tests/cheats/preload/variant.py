@@ -1,4 +1,4 @@
-"""Loads a library of its own into the process."""
+"""Loads its own library into the process."""
 # expect: calls ctypes.dlopen
 
 import ctypes

@@ -1,4 +1,4 @@
-"""Takes another's kernel."""
+"""Reads the kernel of another submission."""
 # expect: reads the file
 
 from mini_dnn.variant import ConvShape, Launch, Variant, ceil_div

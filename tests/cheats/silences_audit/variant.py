@@ -1,4 +1,4 @@
-"""Replaces what names forbidden calls, then reads the rubric by a file descriptor."""
+"""Replaces the function that reports forbidden calls, then reads the rubric by a file descriptor."""
 # expect: elements differ from float64|reads the file|calls
 
 import os

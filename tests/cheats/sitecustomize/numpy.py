@@ -1,4 +1,4 @@
-"""Would be imported by Python at its start, were the folder on its path."""
+"""Python would import this file at its start if the folder were on its path."""
 
 import mini_dnn.ops.compare
 

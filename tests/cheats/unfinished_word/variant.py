@@ -1,4 +1,4 @@
-"""Says what the grader says of what is forbidden, and not of what, so that whoever reads on finds nothing."""
+"""Imitates the message about a forbidden operation without naming the operation."""
 # expect: ended at a forbidden operation
 
 import os

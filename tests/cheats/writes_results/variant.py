@@ -1,4 +1,4 @@
-"""Writes a grade of its own into the results."""
+"""Writes its own grade into the results."""
 # expect: writes the file
 
 from pathlib import Path

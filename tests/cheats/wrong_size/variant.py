@@ -1,4 +1,4 @@
-"""Answers fewer elements than y has, for the rest to be taken from older memory."""
+"""Returns fewer elements than y has, so that the rest would be taken from older memory."""
 # expect: expected
 
 import numpy as np
