@@ -1,4 +1,4 @@
-"""Assignment sheets: what they tell, what they keep to themselves, and how they are written."""
+"""Assignment sheets: what they contain, what they must not reveal, and how they are written."""
 
 import re
 from pathlib import Path

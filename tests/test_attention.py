@@ -1,4 +1,4 @@
-"""What the operation ``attention`` promises beyond the matrix of all operations."""
+"""Tests of the operation ``attention`` beyond those that all operations share."""
 
 from dataclasses import replace
 from typing import Any
@@ -30,13 +30,13 @@ def drawn(*shape: int, dtype: str = "float32", seed: int = 0) -> np.ndarray:
 
 
 def compared(p: AttentionShape, arrays: ops.Arrays, o: np.ndarray, precision: str = "fp16") -> Comparison:
-    """``o (B,H,T,d)``, rounded to its type, beside float64."""
+    """Compare ``o (B,H,T,d)``, rounded to its type, with float64."""
     found = {"o": lying(p, o).astype(p.arrays["o"].dtype)}
     return compare_all(found, answer(p, arrays), bound(p, arrays, precision))
 
 
 def in_halves(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """``a (...,m,k) @ b (...,k,n)`` with sums in half."""
+    """``a (...,m,k) @ b (...,k,n)`` with sums in half precision."""
     a, b = a.astype(np.float16), b.astype(np.float16)
     c = np.zeros((*a.shape[:-1], b.shape[-1]), np.float16)
     for k in range(a.shape[-1]):
@@ -89,7 +89,7 @@ def test_the_answer_is_the_definition(layout: str, causal: bool) -> None:
 
 
 def test_parts_of_rows_are_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However few scores are made at a time."""
+    """The result does not depend on how many scores are computed at a time."""
     p = AttentionShape(1, 2, 37, 32, causal=True)
     arrays = OPERATION.inputs(p, 0)
     whole, allowed = answer(p, arrays)["o"], bound(p, arrays, "fp16")["o"]
@@ -125,7 +125,7 @@ def test_drawn_heads_are_of_four_kinds() -> None:
 
 @pytest.mark.parametrize(("dtype", "causal"), [("fp16", False), ("fp32", True)])
 def test_the_bound_lets_rounding_pass(dtype: str, causal: bool) -> None:
-    """Of the output, and of weights as operands of the second product."""
+    """Rounding of the output, and of the weights as operands of the second product."""
     p = replace(FOUR_KINDS, dtype=dtype, causal=causal)
     arrays = OPERATION.inputs(p, 0)
     q, k, v = (x.astype(np.float32) for x in parts(p, arrays))
@@ -136,7 +136,7 @@ def test_the_bound_lets_rounding_pass(dtype: str, causal: bool) -> None:
 
 
 def test_sums_in_half_fail() -> None:
-    """In either product, as operands in half do in fp32."""
+    """Sums in half precision in either product, and operands in half precision for fp32, must fail."""
     p = FOUR_KINDS
     arrays = OPERATION.inputs(p, 0)
     q, k, v = parts(p, arrays)
@@ -155,7 +155,7 @@ def test_sums_in_half_fail() -> None:
 
 @pytest.mark.parametrize("change", [{"causal": True}, {"causal": True, "layout": "packed"}, {}])
 def test_every_mistake_is_wrong_and_told(change: dict[str, Any]) -> None:
-    """In the words that are its own, or in those of another one that gives the same."""
+    """Each mistake is described in its own words, or in those of a mistake with the same result."""
     p = replace(AttentionShape(1, 4, 37, 64), **change)
     arrays = OPERATION.inputs(p, 0)
     right, allowed = answer(p, arrays), bound(p, arrays, "fp16")
@@ -205,7 +205,7 @@ def test_large_outputs_are_compared_in_part_and_audited(
     assert found.ok, str(found)
     assert found.how == "1 of 5 heads of each entry compared, all of it audited"
     wrong = o.copy()
-    lying(p, wrong)[1, :, 69] *= np.float16(0.9)  # the last row of every head: always looked at
+    lying(p, wrong)[1, :, 69] *= np.float16(0.9)  # the last row of every head, which is always compared
     found = verify(OPERATION, p, arrays, {"o": wrong}, "fp16")
     assert not found.ok
     assert found.first is not None

@@ -1,4 +1,4 @@
-"""What the benchmark of attention does without a GPU: problems, turns, tables."""
+"""The parts of the attention benchmark that need no GPU: problems, the order of measurements, tables."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -47,7 +47,7 @@ def test_random_problems_are_spread() -> None:
 
 
 def test_turns_that_count() -> None:
-    """The first ones do not; where runs are long, there are few; those of a warm cache have several runs."""
+    """The first turns do not count; long runs have few turns; warm turns have several runs."""
     seen: list[Any] = []
 
     class Event:

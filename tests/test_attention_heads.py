@@ -1,4 +1,4 @@
-"""What ``attention/v10_heads`` computes itself, and for what it calls another."""
+"""Problems that ``attention/v10_heads`` computes itself, and those that it leaves to another variant."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from mini_dnn.running.verify import verify
 from mini_dnn.variant import find
 
 RUNG = find("attention/v10_heads")
-MOST_SHARED = 227 * 1024  # bytes, of a block of an H100
+MOST_SHARED = 227 * 1024  # bytes of a block of an H100
 OWN = [
     AttentionShape(1, 2, 197, 64),
     AttentionShape(1, 3, 200, 64, "fp16", "packed"),

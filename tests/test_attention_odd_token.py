@@ -1,4 +1,4 @@
-"""What ``attention/v11_odd_token`` computes itself, and for what it calls another."""
+"""Problems that ``attention/v11_odd_token`` computes itself, and those that it leaves to another variant."""
 
 from dataclasses import replace
 from typing import Any
@@ -16,7 +16,7 @@ from mini_dnn.variant import find
 
 RUNG = find("attention/v11_odd_token")
 RULES: dict[str, Any] = RUNG.plan.__globals__  # type: ignore[union-attr]
-MOST_SHARED = 227 * 1024  # bytes, of a block of an H100
+MOST_SHARED = 227 * 1024  # bytes of a block of an H100
 WHOLE = AttentionShape(1, 3, 385, 64)  # six tiles: two items a head
 SPLIT = AttentionShape(1, 4, 449, 64, "fp16", "packed")  # seven: the last one is split, where that pays
 PROBLEMS = [
@@ -29,13 +29,13 @@ PROBLEMS = [
 
 @pytest.fixture
 def one_multiprocessor(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One block computes all units, and tiles are split at fewer tokens."""
+    """One block computes all units, and tiles are split at a smaller number of tokens."""
     monkeypatch.setitem(RULES, "MULTIPROCESSORS", 1)
     monkeypatch.setitem(RULES, "LEAST_SPLIT", 300)
 
 
 def is_own(problem: AttentionShape) -> bool:
-    return not RUNG.planned(problem, MOST_SHARED).codes  # of other variants
+    return not RUNG.planned(problem, MOST_SHARED).codes  # no code of other variants
 
 
 @pytest.mark.parametrize(
@@ -71,14 +71,14 @@ def test_odd_tokens_of_one_block(problem: AttentionShape, device: Device) -> Non
 def test_odd_tokens_of_several_blocks(
     problem: AttentionShape, multiprocessors: int, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Blocks with several units, which share heads; of the second problem, an odd number of them is split."""
+    """Blocks with several units, which share heads. In the second problem an odd number of units is split."""
     monkeypatch.setitem(RULES, "MULTIPROCESSORS", multiprocessors)
     monkeypatch.setitem(RULES, "LEAST_SPLIT", 300)
     compare(problem, RUNG.operation.inputs(problem, 0), device)
 
 
 def drawn(p: AttentionShape, key: float, late: float) -> Arrays:
-    """Normal values. The odd key is `key` times, keys of the second half `late` times as long."""
+    """Normal values. The odd key is multiplied by ``key``, and keys of the second half by ``late``."""
     rng = np.random.default_rng(0)
     q, k, v = (rng.standard_normal((p.B, p.H, p.T, p.d)).astype(np.float16) for _ in range(3))
     k[:, :, p.T // 2 :] *= np.float16(late)

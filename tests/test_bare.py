@@ -1,4 +1,4 @@
-"""A bare Debian with the README's commands and Gradescope's set-up: ``pytest -m bare``; it takes minutes."""
+"""The README's commands and Gradescope's set-up on a bare Debian: ``pytest -m bare``. This takes minutes."""
 
 import subprocess
 
@@ -6,7 +6,7 @@ import pytest
 
 from mini_dnn.paths import ROOT
 
-NOT_HERE = 77  # exit status of the script where there is no root or no debootstrap
+NOT_HERE = 77  # exit status of the script if there is no root or no debootstrap
 MARK = "bare"
 
 

@@ -1,4 +1,4 @@
-"""``bench`` of single operations: rows with a stand-in clock, what is skipped, and how it is asked for."""
+"""``bench`` for single operations: rows with a stand-in clock, skipped problems, and command lines."""
 
 import json
 import re
@@ -149,7 +149,7 @@ def test_an_operation_on_the_command_line(
 
 @pytest.mark.exhaustive
 def test_variants_of_several_operations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Those of the network's layers in the network, on images; the others at their problems."""
+    """The network's layers are measured in the network; other operations at their own problems."""
     file = tmp_path / "results.json"
     words = ["bench", "--impl", "m1", "networks/lenet/fused_pool", "layers/fused", "--batch", "2"]
     assert (

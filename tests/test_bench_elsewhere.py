@@ -1,4 +1,4 @@
-"""``bench --executor``: the same file as from one process, but for times."""
+"""``bench --executor`` writes the same file as a single process, except for times."""
 
 import json
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ VARIANT = replace(FOUND, sweep=SWEEP)
 
 
 def untimed(file: Path) -> Any:
-    """What a results file says beside times."""
+    """The content of a results file without times."""
 
     def without(value: Any) -> Any:
         if isinstance(value, Mapping):
@@ -42,7 +42,7 @@ def untimed(file: Path) -> Any:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The emulator, with a clock on which each launch takes a millisecond."""
+    """The emulator with a clock on which each launch takes a millisecond."""
     monkeypatch.setattr(bench, "ceilings", lambda device: {"copy_gbps": 4000.0})
     for module in (verb, bench_elsewhere):
         monkeypatch.setattr(module, "open_device", lambda name: Clocked())
@@ -62,7 +62,7 @@ def searched(tmp_path: Path) -> str:
 def test_an_interrupted_run_goes_on_and_writes_what_one_process_writes(
     searched: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows, problems that a variant does not take, and the candidates of a sweep, in their order."""
+    """Rows, unsupported problems, and the candidates of a sweep keep their order."""
     words = ["bench", "--impl", searched, "softmax/v1", "--shapes", "3,5", "2,40", "--sweep"]
     assert main([*words, "--out", str(tmp_path / "one.json")]) == 0
     whole, parts = bench_elsewhere.op_ms_of, [*words, "--executor", "local", "--out", f"{tmp_path}/many.json"]

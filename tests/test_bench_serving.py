@@ -1,4 +1,4 @@
-"""Latency, growth and throughput: what is measured of a network that serves, and when it is refused."""
+"""Latency, growth and throughput of a network that serves: measurements, and when they are refused."""
 
 import json
 import re
@@ -59,7 +59,7 @@ def whole(program: Program, send: str, entries: int = ENTRIES) -> Service:
 
 
 def test_latency(serving: ServingBench, program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only what comes after the warm-up counts, and each image has its own answer."""
+    """Only measurements after the warm-up count, and each image gets its own answer."""
     clock = iter(
         np.cumsum([step for n in range(WARM_UP + 100) for step in (7, 1000 * max(1, n - WARM_UP + 1))])
     )
@@ -126,7 +126,7 @@ def test_throughput(
     assert row.image_bytes == 86 * 86
     assert row.copy_ms == pytest.approx(40 * 86 * 86 / RATE / 1e6)
     assert row.op_ms == 2
-    assert row.over_longer == pytest.approx(100)  # the kernels are longer
+    assert row.over_longer == pytest.approx(100)  # the kernels take longer than the copies
     assert device.flushes == 6
     assert row.max_error < 1e-5
     assert row.accuracy is not None
@@ -208,7 +208,7 @@ def test_command_line(
     assert found == [(*key, batch) for batch in (1, 4) for key in of_a_batch]
     assert [(row["batch"], row["send"]) for row in record["throughput"]] == [(1, "uint8"), (4, "uint8")]
     printed = capsys.readouterr().out
-    name = "networks/lenet/tensor_cores"  # longer than any column was: a space follows all the same
+    name = "networks/lenet/tensor_cores"  # longer than any column was, but a space must still follow
     assert re.search(rf"^latency +{name} uint8 +one graph +us: p50 \d", printed, re.M)
     assert re.search(rf"^throughput +{name} uint8 .* images/s", printed, re.M)
     assert re.search(r"^growth +m1/direct +conv1 +batch +1  op \d", printed, re.M)

@@ -1,4 +1,4 @@
-"""What the estimated time of a kernel is made of: instructions, blocks, and launches of a larger problem."""
+"""The parts of a kernel's estimated time: instructions, blocks, and launches of a larger problem."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -29,7 +29,7 @@ def device() -> Iterator[CountedEmulator]:
 
 @pytest.fixture
 def count(device: CountedEmulator, tmp_path: Path) -> Count:
-    """Counters of a kernel with that body, of one warp; x has 1024 ones, and n is 3."""
+    """The counters of a kernel with the given body and one warp; x has 1024 ones, and n is 3."""
 
     def run(body: str) -> Counters:
         source = tmp_path / f"kernel{len(device.launches)}.cu"
@@ -157,7 +157,7 @@ def test_lines_of_one_set_come_one_after_the_other(
 
 
 def test_operands_of_wgmma() -> None:
-    """Of four warps: 64 rows of 16 halves, and 48 columns of as many."""
+    """Four warps have 64 rows of 16 halves, and 48 columns of 16 halves."""
     call = Call("", 0, "wgmma_m64k16", instructions=4, lanes=128, number=128 * 48)
     assert call.products == 64 * 48 * 16
     assert call.operand_bytes == (64 + 48) * 16 * 2

@@ -1,4 +1,4 @@
-"""Functions of a ``variant.py`` that fail, or give what they should not: an error that says where."""
+"""Functions of a ``variant.py`` that fail or return something wrong: the error says where."""
 
 import re
 from collections.abc import Callable
@@ -67,7 +67,7 @@ def test_of_the_command_line(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The profiler is never reached; where it lies is not asked."""
+    """The profiler is never started, and nobody looks for its path."""
     monkeypatch.setattr("mini_dnn.cli.profile.find_tool", lambda name: Path(name))
     monkeypatch.setattr("mini_dnn.profiling.ncu.find_tool", lambda name: Path(name))
     monkeypatch.setattr("mini_dnn.cli.profile.rehearse", lambda job, may_crash: "a GPU")
@@ -149,7 +149,7 @@ def test_what_is_said_once(given: str, message: str, tmp_path: Path) -> None:
 
 
 def test_a_limit_that_a_function_returns_only_where_there_is_one(tmp_path: Path) -> None:
-    """As Python's functions do: ``if s.R != s.S: return "square filters only"``."""
+    """A function may return None if there is no limit, as it does when it ends without a return."""
     variant = find(write(tmp_path, '"refuses": lambda s: "square filters only" if s.R != s.S else None'))
     assert variant.limit_for(SHAPE) == ""
     assert variant.limit_for(ConvShape(1, 1, 3, 3, 1, 2, 1)) == "square filters only"

@@ -1,4 +1,4 @@
-"""The browser of the tests of pages: it sees what is wrong with a page."""
+"""The browser for tests of pages notices errors of a page."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Files of the cache are whole, or are made anew."""
+"""Files of the cache are either complete or made again."""
 
 import errno
 import logging
@@ -38,7 +38,7 @@ def test_damage_is_seen(tmp_path: Path, damage: bytes) -> None:
 
 
 def test_a_damaged_kernel_is_compiled_again(tmp_path: Path) -> None:
-    def convolve() -> None:  # in a process of its own, as a process has one cache
+    def convolve() -> None:  # in a process of its own, because a process has only one cache
         code = (
             "import numpy as np; from mini_dnn import conv2d; one = np.ones((1, 1, 2, 2), np.float32); "
             "assert (conv2d(one, one, 'm1', 'emulator') == 4).all()"
@@ -70,7 +70,7 @@ def test_a_damaged_runtime_is_built_again(tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A cache of its own, and its own place for temporary files."""
+    """A new cache with its own place for temporary files."""
     (tmp_path / "tmp").mkdir()
     monkeypatch.setenv("MINI_DNN_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
@@ -82,7 +82,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def full(*folders: Path) -> Callable[..., None]:
-    """Writes files, but not to these folders."""
+    """A function that writes files, except to the given folders."""
 
     def write(path: Path, *rest: Any) -> None:
         if any(path.is_relative_to(folder) for folder in folders):
@@ -105,7 +105,7 @@ def test_a_full_disk_costs_the_cache_and_not_the_run(
     for _ in range(3):
         found = kept(target, lambda: made.append(1) or b"code")  # type: ignore[func-returns-value]
         assert stored(found) == b"code"
-        assert found.name == target.name  # by which others find it once it is loaded
+        assert found.name == target.name  # by this name others find it once it is loaded
     assert len(made) == 1
     (said,) = warnings_of(caplog)
     assert "cannot store the compiled kernel (No space left on device), so it is not kept" in said

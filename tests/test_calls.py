@@ -1,4 +1,4 @@
-"""Steps of a plan that another variant does: `Gemm` with ``impl=``, and `Call`."""
+"""Steps of a plan that another variant computes: `Gemm` with ``impl=``, and `Call`."""
 
 import re
 from collections.abc import Callable
@@ -33,7 +33,7 @@ TAKE_FLOATS = [
 
 
 def with_impl(impl: str) -> Variant:
-    """m3/cublas with its product by another variant."""
+    """m3/cublas with its product computed by another variant."""
     variant = find("m3/cublas")
     assert variant.plan is not None
     inner = variant.plan
@@ -45,7 +45,7 @@ def with_impl(impl: str) -> Variant:
 
 
 def calling(impl: str, **changes: Any) -> Variant:
-    """A matrix product that leaves all of it to another variant."""
+    """A matrix product that leaves all work to another variant."""
 
     def plan(p: GemmShape) -> list[Gemm]:
         same = {n: getattr(p, n) for n in ("m", "n", "k", "layout", "batch", "alpha", "lda", "ldb", "ldc")}
@@ -79,7 +79,7 @@ HALVES = [p for p in (replace(p, beta=0.0) for p in GEMM.check) if p.dtype == "f
     ],
 )
 def test_all_that_a_product_may_be(impl: str, problem: GemmShape, emulator: Device) -> None:
-    """Types, layouts, a batch, factors and gaps; kernels that need a newer GPU, and tensor maps."""
+    """Types, layouts, a batch, factors and gaps; also kernels that need a newer GPU, and tensor maps."""
     variant = calling(impl)
     assert variant.planned(problem, BYTES).min_arch == find(impl).min_arch > variant.min_arch
     arrays = GEMM.inputs(problem, seed=0)
@@ -112,7 +112,7 @@ def test_the_plan_has_the_launches_of_the_variant() -> None:
 
 
 def test_a_variant_that_calls_a_variant(emulator: Device) -> None:
-    """The library's at last; or with scratch buffers of its own."""
+    """The final callee is a library, or a variant with its own scratch buffers."""
     problem = GemmShape(33, 18, 47)
     planned = calling("gemm/cublas").planned(problem, BYTES)
     (step,) = planned.steps
@@ -136,7 +136,7 @@ def test_a_variant_that_calls_a_variant(emulator: Device) -> None:
 
 
 def test_a_view_follows_its_buffer(emulator: Device) -> None:
-    """Which may be exchanged: what stays on a device has its inputs in host memory, for one entry."""
+    """The buffer may be replaced: for one entry, inputs of a resident network stay in host memory."""
     problem = GemmShape(5, 6, 7)
     planned = calling("gemm/v1").planned(problem, BYTES)
     execution = Execution(planned, emulator.compile(planned.source, planned.defines), emulator)
@@ -153,7 +153,7 @@ def test_a_view_follows_its_buffer(emulator: Device) -> None:
 
 
 def chained(constant: str, **arrays: str) -> Variant:
-    """Two products; a of the second is c of the first, unless it is said otherwise."""
+    """Two products. Unless specified otherwise, a of the second product is c of the first."""
 
     def plan(p: GemmShape) -> list[Any]:
         first = Call("gemm/v3", replace(p, constant=""), {"a": "a", "b": "b", "c": "between"})
@@ -186,7 +186,7 @@ def some(impl: str = "gemm/v3", **changes: Any) -> Callable[[], Variant]:
 
 
 def with_plan(**changes: Any) -> Callable[[], Variant]:
-    """A variant that calls one with other fields than gemm/v0."""
+    """A variant that calls gemm/v0 with other fields."""
     inner = replace(find("gemm/v0"), **changes)
     return lambda: replace(calling("inner"), lookup=lambda name: inner)
 
@@ -225,7 +225,10 @@ HEADS = AttentionShape(2, 2, 9, 32, "fp16", "packed")
 
 
 def attending(**changes: Any) -> Variant:
-    """Attention that is left to another variant, out of a copy of what is given; twice, the second counts."""
+    """Attention that another variant computes from a copy of the input.
+
+    It is called twice; the second call counts.
+    """
 
     def plan(p: AttentionShape) -> list[Step | Call]:
         step = Call("attention/v2", p, {"qkv": "qkv", "o": "first"})
@@ -237,7 +240,7 @@ def attending(**changes: Any) -> Variant:
 
 
 def test_a_problem_of_any_operation(emulator: Device) -> None:
-    """Its arrays are buffers of other shapes, and its scratch buffers and kernels join the plan."""
+    """Its arrays are buffers of other shapes, and its scratch buffers and kernels become part of the plan."""
     operation = ops.find("attention")
     planned = attending().planned(HEADS, BYTES)
     assert planned.views["call_0_o"] == ("first", HEADS.arrays["o"])

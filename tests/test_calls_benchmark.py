@@ -1,4 +1,4 @@
-"""The benchmark of calls from Python: how it measures, and what it says."""
+"""The benchmark of calls from Python: its measurements and its output."""
 
 import itertools
 from typing import Any
@@ -17,7 +17,7 @@ FIGURES = [
 
 
 def test_the_host_waits_between_bursts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clock here ticks with each call by 3 us, and by far more with each wait."""
+    """The stand-in clock advances by 3 us with each call, and by much more with each wait."""
     now = [0.0]
     ticks = itertools.cycle([2e-6, 3e-6, 4e-6])
     monkeypatch.setattr(calls.time, "perf_counter", lambda: now[0])

@@ -1,4 +1,4 @@
-"""Checked mode: no finding in correct kernels, and the right kind and line in wrong ones."""
+"""Checked mode finds nothing in correct kernels, and the right kind and line in wrong kernels."""
 
 import json
 import re
@@ -34,11 +34,11 @@ KIND = re.compile(r"// expect: ([\w-]+)$", re.MULTILINE)
 OFTEN = {KIND.search(file.read_text())[1]: file for file in WRONG}.values()  # one for each kind of finding
 HIDDEN = [file for file in WRONG if "// clean in order: " in file.read_text()]
 SHAPE = ConvShape(2, 3, 12, 21, 9, 3, 5)
-LIMIT = STEP_LIMIT // 50  # blocks of kernels that end are far below it at such shapes, too
+LIMIT = STEP_LIMIT // 50  # blocks of kernels that end stay far below this at such shapes, too
 
 
 def run_wrong(file: Path, folder: Path, schedules: Sequence[str] = SCHEDULES) -> Report:
-    """Check a kernel of the corpus under the plan that it names."""
+    """Check a kernel of the corpus with the plan that it names."""
     shutil.copy(file, folder / "kernel.cu")
     name = re.search(r"^// plan: (\w+)$", file.read_text(), re.MULTILINE)
     assert name, f"{file} names no plan"
@@ -60,7 +60,7 @@ def run_wrong(file: Path, folder: Path, schedules: Sequence[str] = SCHEDULES) ->
 
 
 def expected(file: Path) -> list[tuple[str, int, str]]:
-    """Kind, line and code of each finding that a file of the corpus marks; line 0 where it has none."""
+    """The kind, line and code of each finding that a file of the corpus marks; line 0 if none."""
     marks = []
     for number, line in enumerate(file.read_text().splitlines(), 1):
         if match := re.search(r"// expect: ([\w-]+)$", line):
@@ -75,7 +75,7 @@ def expected(file: Path) -> list[tuple[str, int, str]]:
     ids=lambda file: file.stem,
 )
 def test_corpus(file: Path, tmp_path: Path) -> None:
-    """The kind of each finding, and its line where the file marks one."""
+    """Each finding has the expected kind, and the expected line if the file marks one."""
     marks = expected(file)
     report = run_wrong(file, tmp_path)
     told = "\n".join(describe(report))
@@ -96,7 +96,7 @@ def test_corpus(file: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("file", HIDDEN, ids=lambda file: file.stem)
 def test_mistakes_that_luck_hides(file: Path, tmp_path: Path) -> None:
-    """A kernel that one order leaves without a finding, and the others do not."""
+    """Kernels that pass in one order of threads and fail in the others."""
     order = re.findall(r"^// clean in order: (\w+)$", file.read_text(), re.MULTILINE)
     report = run_wrong(file, tmp_path, order)
     assert not report.findings, "\n".join(describe(report))
@@ -112,7 +112,7 @@ def test_the_random_order_is_that_of_the_seed(tmp_path: Path) -> None:
         report = check(variant, [SHAPE], seed, schedules=["random"])
         return "\n".join(describe(report)).rpartition("\n")[0]
 
-    # all threads of a block write one element: which two meet first is the order's
+    # All threads of a block write one element; the order decides which two are noticed first.
     (tmp_path / "kernel.cu").write_text(
         'extern "C" __global__ void conv(const float* x, const float* w, float* y, int N, int C, int H,\n'
         "    int W, int M, int R, int S) { y[blockIdx.x] = threadIdx.x; }\n"
@@ -160,12 +160,12 @@ def test_hint_of_a_lower_precision() -> None:
     assert "the result has the accuracy of fp16_sum, not of fp32" in told()
     y[0, 1, 2, 3] += 100
     assert "accuracy" not in told()
-    y[:] = conv2d_float64(x, w) + 0.5 * bound  # within it, but no rounding
+    y[:] = conv2d_float64(x, w) + 0.5 * bound  # within the bound, but not the result of rounding
     assert "accuracy" not in told()
 
 
 def misread(x: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """The kernel's loops, with Q where W has to be."""
+    """The kernel's loops with Q in the place of W."""
     (N, C, H, W), (M, _, R, S) = x.shape, w.shape
     P, Q = H - R + 1, W - S + 1
     y, flat = np.zeros((N, M, P, Q)), x.ravel()
@@ -189,7 +189,7 @@ def test_hint_of_a_wrong_index(mistaken: Callable[..., np.ndarray], words: str) 
 
 
 def test_what_no_half_holds_is_no_rounding_to_half() -> None:
-    """The bound of long sums in half is wide: results that are wrong in another way may be within it."""
+    """The bound of long sums in half precision is wide, so other wrong results may lie within it."""
     arrays = large_sums(LONG_SUM, "fp32", np.random.default_rng(0))
     y = conv2d_float64(arrays["x"], arrays["w"]) + 100
     assert y.max() > np.finfo(np.float16).max
@@ -206,7 +206,7 @@ class TestVerb:
         assert verdict["shapes"][0]["W"] == 5
 
     def test_findings(self, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-        """A copy of m2 without its second barrier, as a student would hand it in."""
+        """A copy of m2 without its second barrier, as a student might submit it."""
         folder, out = tmp_path / "mine", tmp_path / "verdict.json"
         shutil.copytree(find("m2").folder, folder)
         kernel = folder / "kernel.cu"
@@ -217,7 +217,7 @@ class TestVerb:
         assert main(["check", "--impl", str(folder), "--json", str(out), "--shapes", *shapes]) == 1
         told = capsys.readouterr().out
         assert "1. race: " in told
-        assert "2. " not in told  # met at both shapes, told once
+        assert "2. " not in told  # found at both shapes, but reported once
         (finding,) = json.loads(out.read_text())["findings"]
         assert finding["kernel"] == "gemm"
         assert len(finding["shapes"]) == 2
@@ -258,7 +258,7 @@ def test_no_false_finding(name: str) -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("name", CHECKABLE[2::24])  # each takes seconds; the test above looks at all of them
+@pytest.mark.parametrize("name", CHECKABLE[2::24])  # each takes seconds; the test above covers all of them
 def test_no_false_finding_at_several_problems(name: str) -> None:
     variant = find(name)
     among = [*variant.operation.check, *variant.operation.spare]

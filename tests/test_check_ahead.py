@@ -1,4 +1,4 @@
-"""Checked mode on early launches: what a kernel may touch before it waits for the launches ahead."""
+"""Checked mode on early launches: what a kernel may access before it waits for the previous launches."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -11,13 +11,13 @@ from mini_dnn.device.base import Buffer, Module
 from mini_dnn.device.emulator.checked import CheckedEmulator, KernelError
 from mini_dnn.device.finding import Finding
 
-FIRST, LATER, ANOTHER, NEVER, COPY, CP_ASYNC = range(6)  # of ahead.cu
+FIRST, LATER, ANOTHER, NEVER, COPY, CP_ASYNC = range(6)  # constants of ahead.cu
 BLOCKS = 2
 SIZE = 32 * BLOCKS
 
 
 class Plan:
-    """Launches on one stream, with arrays that they share."""
+    """Launches on one stream with shared arrays."""
 
     def __init__(self, device: CheckedEmulator, module: Module) -> None:
         self.device, self.module = device, module
@@ -31,7 +31,7 @@ class Plan:
     def launch(
         self, kernel: str, *args: str | float, early: bool = True, blocks: int = BLOCKS, threads: int = 32
     ) -> None:
-        """A launch of a kernel."""
+        """Launch a kernel."""
         given = [
             self.arrays[a] if isinstance(a, str) else np.int32(a) if isinstance(a, int) else np.float32(a)
             for a in args
@@ -39,7 +39,7 @@ class Plan:
         self.device.launch(self.module, kernel, (blocks,), (threads,), given, early=early)
 
     def fails(self, kernel: str, *args: str | float, blocks: int = BLOCKS, threads: int = 32) -> Finding:
-        """What is found in an early launch."""
+        """Return the finding in an early launch."""
         with pytest.raises(KernelError) as caught:
             self.launch(kernel, *args, blocks=blocks, threads=threads)
         return caught.value.finding
@@ -75,7 +75,7 @@ def test_what_a_launch_ahead_writes_is_read_before_the_wait(plan: Plan, when: in
 
 @pytest.mark.parametrize("when", [FIRST, ANOTHER, LATER, NEVER, COPY, CP_ASYNC])
 def test_what_the_host_gave_may_be_read_at_any_time(plan: Plan, when: int) -> None:
-    blocks = 1 if when == NEVER else BLOCKS  # of others, not all wait
+    blocks = 1 if when == NEVER else BLOCKS  # if there were others, some would not wait
     plan.launch("fill", "x", 3.0, early=False)
     plan.launch("add", "w", "x", "y", when, blocks=blocks)
     found = np.zeros(SIZE, np.float32)

@@ -1,4 +1,4 @@
-"""Checked mode on asynchronous copies: what a student reads, and what the corpus does not show."""
+"""Checked mode on asynchronous copies: the messages, and cases that the corpus does not contain."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -119,6 +119,6 @@ def test_nothing_where_mbarriers_order_threads(kernels: Kernels) -> None:
 
 @pytest.mark.parametrize("name", sampled(["layers/custom", "m3/fp32_split"], one_of=2))
 def test_kernels_of_the_course_that_use_them(name: str) -> None:
-    """Shapes whose rows are multiples of 16 bytes, with bands that are full and bands that are not."""
+    """Shapes whose rows are multiples of 16 bytes, with full and partial bands."""
     report = check(find(name), (ConvShape(2, 1, 22, 32, 4, 3, 3), ConvShape(2, 4, 25, 16, 16, 3, 3)))
     assert not report.findings, "\n".join(describe(report))

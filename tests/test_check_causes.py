@@ -1,4 +1,4 @@
-"""Findings of one mistake are one, with what else it shows as; those of two are two."""
+"""Several findings with one cause are reported as one; findings with two causes as two."""
 
 from dataclasses import replace
 
@@ -81,7 +81,7 @@ def test_two(found: list[Finding]) -> None:
 
 @pytest.mark.parametrize(("effect", "count"), [(WRONG, 1), (GUESSED, 2)])
 def test_a_wrong_result_elsewhere(effect: Finding, count: int) -> None:
-    """It is a mistake of its own if it tells of one, or if a barrier would not have changed it."""
+    """It is a separate mistake if it indicates one, or if a barrier would not have changed it."""
     assert len(mistakes([(SHAPES[0], beyond(12)), (SHAPES[1], effect)])) == count
     assert len(mistakes([(SHAPES[0], race(10, 14)), (SHAPES[1], effect)])) == 2
     assert len(mistakes([(SHAPES[0], race(10, 14)), (SHAPES[0], effect)])) == 1
@@ -93,7 +93,7 @@ def test_guesses_of_all_problems_are_told() -> None:
 
 
 def test_report() -> None:
-    """The cause with its lines, the rest in one line, and all shapes."""
+    """The report shows the cause with its lines, the other findings in one line, and all shapes."""
     results = (
         Result(SHAPES[0], unset(14)),
         Result(SHAPES[1], race(10, 14), more=(beyond(30),)),
@@ -130,7 +130,7 @@ def test_a_lower_precision_has_to_explain_all_results(others: list[str], told: b
 
 
 def test_a_guess_is_told_with_the_cause() -> None:
-    """One problem shows an index beyond the array, and another which index is wrong."""
+    """One problem shows an index beyond the array, and another shows which index is wrong."""
     results = (Result(SHAPES[0], WRONG), Result(SHAPES[1], beyond(30)), Result(SHAPES[2], GUESSED))
     told = describe(Report("mine", "conv2d", 0, results, "emulator", 90))
     assert f"   note     {GUESSED.notes[0]}" in told
@@ -150,7 +150,7 @@ def test_a_guess_is_told_with_the_cause() -> None:
 def test_a_kind_of_problems(
     at_square: tuple[Finding | None, ...], at_others: tuple[Finding | None, ...], noted: bool
 ) -> None:
-    """That the filter is not square is said to be the reason only where the findings show it."""
+    """The report gives a filter that is not square as the reason only if the findings show it."""
     others = [replace(shape, R=2) for shape in SHAPES[:2]]
     results = tuple(map(Result, [*SHAPES[:2], *others], [*at_square, *at_others]))
     report = Report("mine", "conv2d", 0, results, "emulator", 90, traits=OPERATION.traits)

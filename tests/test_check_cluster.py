@@ -1,4 +1,4 @@
-"""Checked mode on clusters: what a student reads, and what the corpus does not show."""
+"""Checked mode on clusters: the messages, and cases that the corpus does not contain."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -28,7 +28,7 @@ def loaded(device: CheckedEmulator) -> Kernels:
 
 @pytest.fixture(params=range(len(SCHEDULES)), ids=SCHEDULES)
 def kernels(request: pytest.FixtureRequest, device: CheckedEmulator, loaded: Kernels) -> Iterator[Kernels]:
-    """In each order of blocks and threads."""
+    """The kernels in each order of blocks and threads."""
     device.set_schedule(request.param, seed=3)
     yield loaded
     device.set_schedule(0, 0)
@@ -72,7 +72,7 @@ def finding(kernels: Kernels, kernel: str, blocks: int, *args: np.ndarray | np.g
 
 
 def test_where_the_other_party_is(loaded: Kernels) -> None:
-    """A race on another block's array names both blocks, and that in which the array lies."""
+    """A race on another block's array names both blocks, and the block that the array belongs to."""
     found = finding(loaded, "writes_too_early", 4, np.zeros(4, INT))
     assert found.kind == "race"
     assert found.what == (
@@ -117,7 +117,7 @@ def test_no_pointer_into_shared_memory(kernels: Kernels) -> None:
 
 @pytest.mark.parametrize("fence", [False, True])
 def test_relaxed_arrivals_need_the_fence(kernels: Kernels, fence: bool) -> None:
-    """It publishes the mbarriers, where the barrier of the cluster orders no memory."""
+    """The fence publishes the mbarriers if the barrier of the cluster does not order memory."""
     order, fenced = np.zeros(4, INT), np.bool_(fence)
     if fence:
         kernels("publishes", (2,), (64,), order, fenced, cluster=(2, 1, 1))
@@ -138,7 +138,7 @@ def test_a_copy_that_lands_while_it_is_read(kernels: Kernels) -> None:
 
 
 def test_endless(device: CheckedEmulator, loaded: Kernels) -> None:
-    """A poll that never ends leaves the other block its turns, and is told with the places of both."""
+    """An endless poll lets the other block proceed, and the report shows where both blocks are."""
     device._lib.emulator_limit_steps(200_000)
     try:
         found = finding(loaded, "polls", 2, np.zeros(2, INT))

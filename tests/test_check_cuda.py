@@ -1,4 +1,4 @@
-"""``check --device cuda`` around stand-ins for the tool and the GPU; on a GPU, around the real ones."""
+"""``check --device cuda`` with stand-ins for the tool and the GPU, and on a GPU with the real ones."""
 
 import json
 import shutil
@@ -44,9 +44,9 @@ sys.path.insert(0, {tests!r})
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Put a stand-in for compute-sanitizer on PATH, and one for the program that needs a GPU.
+    """Put a stand-in for compute-sanitizer on PATH, and replace the program that needs a GPU.
 
-    Only the checkers that report something are run, and memcheck: each is two processes a shape.
+    Only memcheck and the checkers that report something are run: each of them takes two processes per shape.
     """
 
     def put(body: str = "", **reports: str) -> None:
@@ -147,7 +147,7 @@ class TestVerb:
         )
         out = tmp_path / "verdict.json"
         assert check("--impl", "m1", "--json", str(out)) == 0
-        assert seen == ["memcheck", "racecheck", "synccheck", "initcheck"]  # once each, for all shapes
+        assert seen == ["memcheck", "racecheck", "synccheck", "initcheck"]  # once each for all shapes
         assert "no findings at 2 shapes" in capsys.readouterr().out
         assert json.loads(out.read_text())["shapes"][0] == {
             **CLEAN_SHAPE,
@@ -242,7 +242,7 @@ class TestVerb:
     def test_a_slow_machine_is_no_endless_kernel(
         self, install: Install, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """What takes long before any kernel has begun, such as the start of Python and the compiler."""
+        """The time before a kernel starts, such as that of Python and the compiler, does not count."""
         install()
         monkeypatch.setattr(check_cuda, "PROGRAM", ("-c", "import time; time.sleep(60)"))
         monkeypatch.setattr(check_cuda, "LIMIT_S", 0.5)
@@ -295,7 +295,7 @@ class TestVerb:
 
 
 def test_too_many_registers() -> None:
-    """Which only the driver knows."""
+    """Only the driver knows that."""
     failure = "launching k of kernel.cu: cuLaunchKernel failed: too many resources requested for launch"
     found = check_cuda._result(M1, Run(ConvShape(1, 1, 1, 1, 1, 1, 1), "a GPU", 90, failure=failure), 0)
     assert found is not None
@@ -309,7 +309,7 @@ def test_kernels_know_their_lines() -> None:
 
 
 def test_the_program_on_a_machine_without_gpu(tmp_path: Path) -> None:
-    """The real one, up to the driver."""
+    """The real program, up to the call of the driver."""
     work = check_cuda.Program(M1, (), 0, tmp_path)
     done = tools.run([*work.command(), SHAPES[0]])
     assert done.status == 0 or done.output.startswith("error: "), done.output

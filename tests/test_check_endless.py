@@ -1,4 +1,4 @@
-"""Blocks that do not end: told by a limit on their steps, or by a watch where they make none."""
+"""Blocks that do not end: found by a limit on their steps, or by a time limit if they make none."""
 
 import _thread
 import time
@@ -41,7 +41,7 @@ extern "C" __global__ void conv(const float* x, const float* w, float* y) {
 
 
 def test_a_thread_that_polls_lets_the_others_run(tmp_path: Path) -> None:
-    """A GPU promises progress to all threads of a block: this kernel is correct."""
+    """A GPU guarantees progress to all threads of a block, so this kernel is correct."""
     (tmp_path / "k.cu").write_text(POLLS)
     out = np.zeros(64, np.int32)
     Kernels(CheckedEmulator(), tmp_path / "k.cu")("polls", (1,), (64,), out)
@@ -52,7 +52,7 @@ def test_the_limit_is_on_the_steps_of_a_block(tmp_path: Path) -> None:
     (tmp_path / "k.cu").write_text(SUMS)
     kernels = Kernels(CheckedEmulator(limit=1000), tmp_path / "k.cu")
     out = np.zeros(1, np.int32)
-    kernels("sums", (9,), (1,), out, np.int32(400))  # two steps each: an atomic reads and writes
+    kernels("sums", (9,), (1,), out, np.int32(400))  # two steps each, because an atomic reads and writes
     assert out[0] == 9 * 400
     with pytest.raises(KernelError) as error:
         kernels("sums", (1,), (1,), out, np.int32(600))
@@ -98,7 +98,7 @@ def test_a_kernel_that_does_not_end_is_reported_and_stopped(
     unchanged = progress.overdue
 
     def overdue(now: float) -> str:
-        """As it is; and then the user presses Ctrl-C."""
+        """The real function, after which the user presses Ctrl-C."""
         if said := unchanged(now):
             _thread.interrupt_main()
         return said

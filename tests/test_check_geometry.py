@@ -1,4 +1,4 @@
-"""Launches that no GPU would do, or that do not fit their kernel: findings at a line of ``variant.py``."""
+"""Launches that no GPU could run, or that do not fit their kernel: findings at a line of ``variant.py``."""
 
 from pathlib import Path
 
@@ -56,14 +56,14 @@ DEFAULTS = {"grid": "(1,)", "block": "(64,)", "args": ARGS, "shared": "256", "cl
 
 
 def student(folder: Path, kernel: str = KERNEL, **changed: str) -> Path:
-    """A variant's folder with a launch like this."""
+    """A variant's folder with the given launch."""
     (folder / "kernel.cu").write_text(kernel)
     (folder / "variant.py").write_text(VARIANT.format(**{**DEFAULTS, **changed}))
     return folder
 
 
 def launches(variant: Variant, shape: ConvShape = SHAPE, arch: int = 90, static: int = 0) -> Finding | None:
-    """What is wrong with the launches, where shared arrays of a kernel take so many bytes."""
+    """The finding about the launches if shared arrays of a kernel take ``static`` bytes."""
     return check_launches(
         lambda n: planned(variant, shape.with_batch(n)), shape.batch, arch, lambda kernel: static
     )
@@ -221,7 +221,7 @@ def test_a_name_of_cpp(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arch", SHARED_LIMIT)
 def test_shared_memory_of_each_gpu(arch: int, tmp_path: Path) -> None:
-    """Static and dynamic together, up to the last byte."""
+    """Static and dynamic shared memory together, up to the last byte."""
     dynamic = SHARED_LIMIT[arch] - 16384
     assert finding(student(tmp_path, shared=str(dynamic)), arch) is None
     found = finding(student(tmp_path, shared=str(dynamic + 1)), arch)
@@ -230,7 +230,7 @@ def test_shared_memory_of_each_gpu(arch: int, tmp_path: Path) -> None:
 
 
 def test_a_batch_that_the_runner_splits(tmp_path: Path) -> None:
-    """No grid is too large if it fits with fewer images."""
+    """A grid is not too large if it fits with fewer images."""
     folder = student(tmp_path, grid="(1, 1, s.N)")
     assert launches(find(folder), ConvShape(70000, 1, 1, 1, 1, 1, 1)) is None
 
@@ -238,7 +238,7 @@ def test_a_batch_that_the_runner_splits(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "kernel",
     [
-        KERNEL.replace("long long n", "Count n"),  # a typedef, perhaps
+        KERNEL.replace("long long n", "Count n"),  # perhaps a typedef
         KERNEL.replace("const float* __restrict__ x", "X_AND_MORE"),
         KERNEL.replace("float factor) {", "float factor\n#if A\n, int b\n#endif\n) {"),
         f"#if A\n{KERNEL}#else\n{KERNEL.replace('float* y,', 'float* y, int b,')}#endif\n",
@@ -264,7 +264,7 @@ def test_declarations_of_the_shipped_kernels_are_read(name: str) -> None:
 
 
 def test_on_the_emulator(tmp_path: Path) -> None:
-    """Static bytes are those of the compiled kernel."""
+    """The static bytes are those of the compiled kernel."""
     variant = find(student(tmp_path, shared="48 * 1024 + 1"))
     report = check(variant, [SHAPE], arch=75)
     (found,) = report.findings
@@ -276,7 +276,7 @@ def test_on_the_emulator(tmp_path: Path) -> None:
 
 
 def test_static_arrays_that_are_too_large(tmp_path: Path) -> None:
-    """Neither compiler takes them; the launch has no part in it."""
+    """Neither compiler accepts them, and the launch is not blamed."""
     variant = find(student(tmp_path, KERNEL.replace("tile[4096]", "tile[12289]")))
     (found,) = check(variant, [SHAPE]).findings
     assert (found.kind, found.kernel) == ("launch", "scale")

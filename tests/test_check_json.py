@@ -1,4 +1,4 @@
-"""What programs may rely on: the fields of ``check --json``, exit statuses, and quiet where nobody looks."""
+"""What programs may rely on: fields of ``check --json``, exit statuses, no progress in pipes."""
 
 import json
 import re
@@ -69,7 +69,7 @@ def test_fields_of_a_finding(tmp_path: Path) -> None:
 
 
 def test_a_finding_without_a_place(tmp_path: Path) -> None:
-    """The grid is too small: no line is at fault."""
+    """The grid is too small, so no line is at fault."""
     shutil.copytree(find("m1").folder, tmp_path / "mine")
     plan = tmp_path / "mine" / "variant.py"
     plan.write_text(plan.read_text().replace("min(s.M, GRID_Y), s.N)", "min(s.M, GRID_Y) - 1, s.N)"))
@@ -105,7 +105,7 @@ def test_progress_on_a_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(progress, "PATIENCE_S", 0.0)
-    monkeypatch.setenv("FORCE_COLOR", "1")  # to rich: this is a terminal
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich treats the output as a terminal
     assert main(["check", "--impl", racy(tmp_path), "--shapes", SHAPE]) == 1
     out, error = capsys.readouterr()
     assert "checking" in error
@@ -136,10 +136,11 @@ VARIANT = Variant("conv2d", "", plan)
 
 
 def test_two_mistakes_on_one_line_are_two(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each row, the list and the file tell of the same ones, each with the shapes at which it was met."""
+    """The table, the list and the file report the same two mistakes, each with its shapes."""
     (tmp_path / "kernel.cu").write_text(TWO_MISTAKES)
     (tmp_path / "variant.py").write_text(ONE_LAUNCH)
-    out, shapes = tmp_path / "verdict.json", ["1,1,8,16,1,1,1", "1,1,9,16,1,1,1"]  # n = 128: no tail; 144
+    # N = 128, which has no tail; n = 144
+    out, shapes = tmp_path / "verdict.json", ["1,1,8,16,1,1,1", "1,1,9,16,1,1,1"]
     assert main(["check", "--impl", str(tmp_path), "--shapes", *shapes, "--json", str(out)]) == 1
     told = capsys.readouterr().out
     assert "RACE            (1, 1, 8, 16)" in told
@@ -153,7 +154,7 @@ def test_two_mistakes_on_one_line_are_two(tmp_path: Path, capsys: pytest.Capture
 
 
 def test_one_mistake_that_shows_twice_is_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of a barrier that is missing, in each order of threads another of two arrays tells."""
+    """If a barrier is missing, each order of threads may show the race on another array."""
     report = verdict(racy(tmp_path), 1, tmp_path)
     told = capsys.readouterr().out
     assert "RACE            (1, 3, 6, 7)" in told

@@ -1,4 +1,4 @@
-"""Sizes that are too large to be run: some blocks of each launch, in memory taken where it is touched."""
+"""Problems that are too large to run in full: only some blocks of each launch run."""
 
 import resource
 from pathlib import Path
@@ -17,7 +17,7 @@ from mini_dnn.ops.conv2d import OPERATION, ConvShape
 from mini_dnn.variant import Variant, find, names
 
 (LARGE,) = OPERATION.large
-MEMORY = 1 << 20  # KB: x and y alone have 16 times as much
+MEMORY = 1 << 20  # KB: x and y alone are 16 times as large
 KERNEL = """\
 extern "C" __global__ void conv(const float* x, const float* w, float* y, int N, int C, int H, int W, int M,
                                 int R, int S) {
@@ -61,7 +61,7 @@ def written(folder: Path, **changed: object) -> Variant:
     ids=["int", "last image", "right", "waits"],
 )
 def test_sizes_past_two_to_the_31(changed: dict[str, object], kind: str, words: str, tmp_path: Path) -> None:
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # of tests before this one, too
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # tests before this one count, too
     report = check(written(tmp_path, **changed), [LARGE], large=True)
     told = "\n".join(describe(report))
     assert [finding.kind for finding in report.findings] == ([kind] if kind else []), told
@@ -76,7 +76,7 @@ def test_sizes_past_two_to_the_31(changed: dict[str, object], kind: str, words: 
 
 
 def test_it_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without a word, sizes stay such as a course has."""
+    """Without an option, sizes stay like those of a course."""
     mine = written(tmp_path, INDEX="int")
     assert mine.folder
     (tmp_path / "variant.py").write_text(
@@ -99,7 +99,8 @@ def test_it_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "--large: linear names no such problem" in capsys.readouterr().err
 
 
-BETRAYED = {  # by the trials alone: an index by a reciprocal, images four at a time, sums in half
+# These mistakes show only in the trials: an index by a reciprocal, images four at a time, sums in half
+BETRAYED = {
     "reciprocal": ("p = pixel / Q", "p = int(pixel * (1.0f / Q))"),
     "four images": ("  float acc", "  if (N > 4 && n >= N / 4 * 4) return;\n  float acc"),
     "half": ("acc +=", "acc = __half2float(__float2half(acc)) +"),
@@ -121,7 +122,7 @@ def test_what_the_trials_betray(name: str, tmp_path: Path) -> None:
 
 
 def test_which_blocks_run(tmp_path: Path) -> None:
-    """The first ones, the last ones, and some in between; all of few."""
+    """The first and last blocks and some in between; all blocks if there are few."""
     (tmp_path / "kernel.cu").write_text(
         'extern "C" __global__ void mark(float* y) { if (threadIdx.x == 0) y[blockIdx.x] = 1.0f; }\n'
     )
@@ -146,7 +147,7 @@ def test_which_blocks_run(tmp_path: Path) -> None:
 CHECKABLE = [name for name in names() if find(name).plan and find(name).operation.large]
 BRIEF = ("m1/direct", "m2/unroll_gemm")
 FEW = [name for at, name in enumerate(CHECKABLE) if name in BRIEF or at % 8 == 0]  # each takes a second
-TRIED = ["m1/direct"]  # at all default problems, whose kernels are compiled for it
+TRIED = ["m1/direct"]  # at all default problems, for which its kernels are compiled
 
 
 @pytest.mark.parametrize("name", chosen(FEW, lambda name: name in BRIEF))

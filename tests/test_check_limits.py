@@ -1,4 +1,4 @@
-"""What a CUDA compiler and a GPU refuse, and g++ takes: told by nvcc where it is, and seen without it."""
+"""Code that g++ accepts and a CUDA compiler or a GPU rejects: found with nvcc and without."""
 
 # ruff: noqa: E501
 
@@ -215,7 +215,7 @@ float sums[96];
 
 @pytest.mark.parametrize("threads", [512, 128])
 def test_registers(threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As nvcc counts them, whose words are given here."""
+    """The number of registers is nvcc's, whose output is given here."""
     folder = write(tmp_path, kernel(SUMS), threads=threads)
     words = (
         "ptxas info    : Compiling entry function 'conv' for 'sm_90a'\nptxas info    : Used 202 registers\n"
@@ -237,7 +237,7 @@ def test_registers_that_nvcc_counts(
 
 
 def test_static_shared_memory_from_100000_bytes_on(tmp_path: Path) -> None:
-    """From there on readelf prints sizes in hexadecimal. A variable of that size is no mistake."""
+    """From this size on, readelf prints sizes in hexadecimal. A variable of that size is not a mistake."""
     text = kernel("__shared__ float tile[30000];\n  tile[n] = x[0]; y[0] = tile[n];")
     finding = told(write(tmp_path, text), False)
     assert "has 120000 bytes of static shared memory" in finding.what
@@ -260,7 +260,7 @@ def test_shared_arrays_of_what_a_kernel_calls(tmp_path: Path) -> None:
 def test_nvcc_that_does_not_know_the_gpu_says_nothing(
     tmp_path: Path, device: StreamEmulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Then it is looked without it."""
+    """In this case the check is done without nvcc."""
     nvcc = tmp_path / "nvcc"
     nvcc.write_text("#!/bin/sh\necho \"nvcc fatal   : Unsupported gpu architecture 'sm_90a'\" >&2\nexit 1\n")
     nvcc.chmod(0o755)
@@ -295,7 +295,7 @@ def test_each_problem_has_the_finding(tmp_path: Path) -> None:
 
 
 def test_bounds_of_each_problem(tmp_path: Path) -> None:
-    """Where definitions depend on the problem, so do they."""
+    """If macros depend on the problem, so do the bounds."""
     folder = write(tmp_path, kernel("y[0] = x[0];").replace("void", "void __launch_bounds__(TILE)"))
     plan = (folder / "variant.py").read_text().replace("(64,)", "(s.N * 32,)")
     (folder / "variant.py").write_text(plan.replace("plan)", "plan, defines=lambda s: {'TILE': s.N * 32})"))

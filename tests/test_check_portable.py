@@ -1,4 +1,4 @@
-"""Checked mode with what other processors and compilers have: the portable switch of stacks, clang++."""
+"""Checked mode on other processors and compilers: the portable switch of stacks, and clang++."""
 
 import contextlib
 from pathlib import Path
@@ -25,7 +25,7 @@ NAMES = (
     "reduce_stride_to_zero",
     "wmma_in_branch",
 )
-# What clang++ compiles, or leaves out, in a way of its own.
+# Code that clang++ compiles differently or leaves out.
 CLANG_NAMES = (
     *NAMES,
     "correct_cleared_tiles",
@@ -64,7 +64,7 @@ def with_clang(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.exhaustive
 def test_ucontext(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In one test, as it takes a runtime of its own."""
+    """This is a single test, because it needs its own runtime."""
     devices = []
 
     def portable(limit: int) -> StreamEmulator:
@@ -113,7 +113,7 @@ extern "C" __global__ void conv(const float* x, float* y) {
 @pytest.mark.usefixtures("with_each")
 @pytest.mark.parametrize("skip", [0, 1])
 def test_vectors(skip: int, tmp_path: Path) -> None:
-    """A pair of halves is read at a multiple of 4 bytes; vectors can be parts of a union."""
+    """A pair of halves is read at a multiple of 4 bytes, and vectors can be members of a union."""
     (tmp_path / "kernel.cu").write_text(PAIRS)
     report = check(Variant("conv2d", "", blocks(8), defines={"SKIP": skip}, folder=tmp_path), [TINY])
     kinds = {finding.kind for finding in report.findings}

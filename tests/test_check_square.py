@@ -1,4 +1,4 @@
-"""Kernels for square filters alone, as students write them: a correct one, and typical mistakes."""
+"""Students' kernels for square filters only: a correct kernel, and typical mistakes."""
 
 import json
 from dataclasses import dataclass, replace
@@ -63,19 +63,19 @@ def write(folder: Path, refuses: bool, kernel: str = KERNEL, variant: str = VARI
     return folder
 
 
-KINDS = ("says nothing", "refuses")  # what a kernel does with filters that are not square
+KINDS = ("says nothing", "refuses")  # what a kernel does with other filters
 LAYERS_OF_ONE = [layer.with_batch(1) for layer in LAYERS.values()]
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """A change of the kernel, or of its plan, and what is to be said of it."""
+    """A change of the kernel or of its plan, and the expected finding."""
 
     old: str
     new: str
-    kinds: tuple[str, ...]  # one of these is found, on the line that holds `at`, or on none
+    kinds: tuple[str, ...]  # one of these is found, on the line that contains `at`, or on no line
     at: str = ""
-    says: str = ""  # in a note, where a result is wrong
+    says: str = ""  # in a note, if a result is wrong
 
 
 FIRST, SECOND = (
@@ -130,13 +130,13 @@ MISTAKES = {
 
 
 def line_of(words: str, *texts: str) -> int:
-    """The one line that holds these words."""
+    """The number of the only line that contains these words."""
     (number,) = (i for text in texts for i, line in enumerate(text.splitlines(), 1) if words in line)
     return number
 
 
 def lines(finding: Finding) -> list[int | None]:
-    """Of both sides; None where the finding is on no line."""
+    """The lines of both sides; None if the finding has no line."""
     places = [party.place for party in (finding.own, finding.other) if party and party.place]
     return [place.line for place in places] or [None]
 
@@ -147,7 +147,7 @@ def told(report: Report) -> str:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave out the course's layers, which take most of the time: the smaller problems meet every mistake."""
+    """Leave out the course's layers, which take most of the time: the smaller problems show every mistake."""
     spare = tuple(problem for problem in OPERATION.spare if problem.with_batch(1) not in LAYERS_OF_ONE)
     monkeypatch.setattr(conv2d, "OPERATION", replace(OPERATION, spare=spare))
 
@@ -170,26 +170,27 @@ def assert_found(name: str, refuses: bool, tmp_path: Path) -> None:
     mistake = MISTAKES[name]
     assert KERNEL.count(mistake.old) + VARIANT.count(mistake.old) == 1
     kernel, variant = (text.replace(mistake.old, mistake.new) for text in (KERNEL, VARIANT))
-    orders = SCHEDULES[:1] if mistake.kinds == ("wrong",) else SCHEDULES  # as wrong in any of them
+    # The result is equally wrong in each order
+    orders = SCHEDULES[:1] if mistake.kinds == ("wrong",) else SCHEDULES
     report = check(find(write(tmp_path, refuses, kernel, variant)), schedules=orders)
     assert not report.clean
     assert len(report.ran) >= LEAST
     line = line_of(mistake.at, kernel, variant) if mistake.at else None
-    found = [  # as a finding of its own, or with the cause that it was taken to come of
+    found = [  # a finding of its own, or one that was attributed to another cause
         one
         for f, problems in report.findings.items()
         for one in (f, *f.effects)
         if one.kind in mistake.kinds and line in lines(one) and any(p.R == p.S for p in problems)
     ]
     assert found, told(report)
-    own = [f for f in found if f in report.findings]  # what comes of another cause keeps no notes
+    own = [f for f in found if f in report.findings]  # findings with another cause keep no notes
     assert not mistake.says or not own or any(mistake.says in n for f in own for n in f.notes), told(report)
     assert not any("refuses=" in note for f in found for note in f.notes), told(report)
 
 
 @pytest.mark.exhaustive
 def test_a_correct_kernel_that_says_nothing(tmp_path: Path) -> None:
-    """It fails where R != S, which is said of each finding; everywhere else it is clean."""
+    """The kernel fails if R != S, and each finding says so. It passes for all other problems."""
     report = check(find(write(tmp_path, refuses=False)))
     trials = [trial.problem for trial in OPERATION.trials]
     assert [result.problem for result in report.results] == [*OPERATION.check, *trials, *OPERATION.spare]
@@ -200,7 +201,7 @@ def test_a_correct_kernel_that_says_nothing(tmp_path: Path) -> None:
 
 
 def test_a_correct_kernel_that_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What it refuses is replaced, and what was run is counted."""
+    """Refused problems are replaced, and the report counts the problems that were run."""
     out = tmp_path / "verdict.json"
     assert main(["check", "--impl", str(write(tmp_path, refuses=True)), "--json", str(out)]) == 0
     told = capsys.readouterr().out
@@ -239,7 +240,7 @@ def test_a_kernel_that_refuses_nearly_all(
 
 
 def test_shapes_that_were_asked_for_are_enough(tmp_path: Path) -> None:
-    """Whoever names shapes knows which; but one has to be run."""
+    """A user who names shapes has chosen them, but at least one must run."""
     folder = str(write(tmp_path, refuses=True))
     assert main(["check", "--impl", folder, "--shapes", "1,1,6,5,2,3,3"]) == 0
     assert main(["check", "--impl", folder, "--shapes", "1,1,6,5,2,3,2"]) == 1

@@ -1,4 +1,4 @@
-"""Plans with several streams: what nothing orders is told with both lines, and ordered steps are clean."""
+"""Plans with several streams: unordered steps are reported with both lines, and ordered steps pass."""
 
 # ruff: noqa: E501
 
@@ -191,7 +191,7 @@ WRONG = {
 
 @dataclass(frozen=True)
 class Folder:
-    """One kernel file for all plans: it is compiled once."""
+    """One kernel file for all plans, so that it is compiled only once."""
 
     path: Path
 
@@ -236,7 +236,7 @@ def test_not_ordered(name: str, folder: Folder) -> None:
 
 
 def test_words_of_a_race(folder: Folder) -> None:
-    """Steps, streams, the array and what would order them."""
+    """The message names the steps, the streams, the array, and what would order the steps."""
     finding = only(folder.check(WRONG["launch beside its copy"]))
     assert finding.what == (
         "step 2, the launch of scale on stream 0, reads x[n=0, c=0, h=0, w=0] of global array x (4, 1, 5, 9), "
@@ -256,7 +256,7 @@ def test_run_refuses_to_wait_in_vain(folder: Folder, emulator: Device) -> None:
 
 
 def test_a_plan_with_events_travels(folder: Folder) -> None:
-    """To the grader as text, into one file in words, and home as a program."""
+    """It is sent to the grader, written in words, and converted to a program to take home."""
     variant = folder.variant(RIGHT["recorded and waited for"])
     planned = variant.planned(SHAPE, 1 << 16)
     head = plans.Head.of(variant)

@@ -1,4 +1,4 @@
-"""Variables that nobody set, where no instruction of the processor tells: whole numbers, halves, copies."""
+"""Uninitialised variables that no instruction of the processor reveals: whole numbers, halves, copies."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ extern "C" __global__ void conv(const float* x, const float* w, float* y, int N,
 }
 """
 STORE = "y[((n * M + m)"
-CASES = {  # what is declared, what the loop does, what is stored; the line that is told
+CASES = {  # a declaration, the body of the loop, the stored value; the line that is reported
     "double": ("double acc;", "acc += product;", "acc", STORE),
     "half": ("__half acc;", "acc = acc + __float2half(product);", "__half2float(acc)", STORE),
     "halves": (

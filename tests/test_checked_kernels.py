@@ -1,4 +1,4 @@
-"""Checked mode, many short kernels a file: each mistake by kind and line, and nothing in correct ones."""
+"""Checked mode on many short kernels: each mistake by kind and line, and no finding in correct kernels."""
 
 import re
 from contextlib import closing
@@ -21,12 +21,12 @@ KERNEL = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 MARK = re.compile(r"// expect: ([\w-]+)(?: in (\w+))?")
-LIMIT = 2_000_000  # steps: some of these kernels wait for each other
+LIMIT = 2_000_000  # steps, because some of these kernels wait for each other
 
 
 @dataclass(frozen=True)
 class Case:
-    """A kernel, and where its mistake is; line 0: it has none."""
+    """A kernel and the line of its mistake; line 0 if it has none."""
 
     file: Path
     name: str
@@ -61,7 +61,7 @@ def device() -> CheckedEmulator:
 
 
 def findings(device: CheckedEmulator, case: Case) -> list[Finding]:
-    """What any order finds, with x of numbers, zero flags, and two buffers that nobody has written."""
+    """The findings of all orders. x holds numbers, flags are zero, and two buffers are unwritten."""
     module = device.compile(case.file, {})
     device.forget_undefined()
     results: set[bytes] = set()
@@ -85,13 +85,13 @@ def findings(device: CheckedEmulator, case: Case) -> list[Finding]:
         return None
 
     found = all_schedules(once, SCHEDULES)
-    if not found and len(results) > 1:  # what a shuffle left undefined counts
+    if not found and len(results) > 1:  # undefined results of a shuffle count
         return device.undefined[:1]
     return found
 
 
 def lines(finding: Finding) -> list[int]:
-    """That it names: of a race both, as the order says which comes first."""
+    """The lines of a finding. For a race they are both lines, because the order decides which comes first."""
     parties = (finding.own, finding.other) if finding.kind == "race" else (finding.own,)
     return [party.place.line for party in parties if party and party.place]
 
@@ -109,7 +109,7 @@ def test_kernel(device: CheckedEmulator, case: Case) -> None:
 
 
 def arrays_after(device: EmulatorDevice, case: Case) -> list[np.ndarray]:
-    """What a launch leaves, in the device's own order."""
+    """The arrays after a launch in the device's own order."""
     x = np.arange(1024, dtype=np.float32)
     rest = [np.zeros(1024, np.float32), np.zeros(1024, np.float32), np.zeros(64, np.int32)]
     Kernels(device, case.file)(case.name, (case.grid,), (case.block,), x, *rest)
@@ -118,7 +118,7 @@ def arrays_after(device: EmulatorDevice, case: Case) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_in_the_fast_mode(workers: int, device: CheckedEmulator) -> None:
-    """Kernels that wait end, and they and virtual functions give what checked mode gives."""
+    """Kernels that wait come to an end, and results are those of checked mode."""
     device.set_schedule(0, 0)
     with closing(EmulatorDevice(threads=workers)) as fast:
         for case in CASES:
@@ -151,7 +151,7 @@ extern "C" __global__ void shift(const float* __restrict__ x, float* y) {
 
 @pytest.mark.parametrize("again", [0, 1])
 def test_a_restricted_pointer_to_what_is_written(again: int, device: CheckedEmulator, tmp_path: Path) -> None:
-    """Each element in place is no mistake; to read what was written is one."""
+    """Using each element in place is correct, but reading what was written is a mistake."""
     (tmp_path / "kernel.cu").write_text(ALIASES)
     module = device.compile(tmp_path / "kernel.cu", {"AGAIN": again})
     buffer, other = device.empty("x", (64,)), device.empty("y", (64,))

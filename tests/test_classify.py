@@ -1,4 +1,4 @@
-"""``run.py classify``: from pictures' files to names of classes."""
+"""``run.py classify``: from image files to the names of classes."""
 
 import csv
 import io
@@ -32,14 +32,14 @@ RECIPE = {"resize": 24, "crop": 20}
 
 @pytest.fixture(scope="module")
 def garments() -> np.ndarray:
-    """Drawn ones, (N, 28, 28) uint8."""
+    """Drawn garments, (N, 28, 28) uint8."""
     images, _ = datasets.draw(12, seed=3)
     return datasets.resize(images[:, 0] if images.ndim == 4 else images, 28)[:, 0]
 
 
 @pytest.fixture
 def folder(garments: np.ndarray, tmp_path: Path) -> Path:
-    """With ten pictures, and three that cannot be read."""
+    """A folder with ten pictures, and three files that cannot be read."""
     found = tmp_path / "pictures"
     found.mkdir()
     for i, image in enumerate(garments[:10]):
@@ -52,7 +52,7 @@ def folder(garments: np.ndarray, tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of a tiny residual network, untrained."""
+    """Weights of a tiny residual network, untrained."""
     path = tmp_path_factory.mktemp("weights") / "tiny.h5"
     network = resnet.build(TINY, np.random.default_rng(0))
     save(path, network, WeightsInfo("unknown", {}, 0, "a test", description=TINY.to_json()))
@@ -60,7 +60,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def classes_of(pixels: np.ndarray) -> list[int]:
-    """What the shipped transformer makes of images (N, 28, 28) uint8."""
+    """The classes that the shipped transformer assigns to images (N, 28, 28) uint8."""
     network = Classifier.load("vit").network
     return network.predict(datasets.to_float(pixels[:, None])).tolist()
 
@@ -108,7 +108,7 @@ def test_the_shipped_residual_network_in_batches_of_any_size(
 ) -> None:
     classifier = Classifier.load("resnet18")
     x = classifier.recipe.normalised(garments[:10, ..., None])
-    expected = [str(k) for k in classifier.network.predict(x)]  # by the layers
+    expected = [str(k) for k in classifier.network.predict(x)]  # computed by the layers
     for more in (["--batch", "1", "--workers", "1"], ["--batch", "7", "--workers", "3"]):
         assert main(["classify", str(folder), "--impl", "cpu", "--csv", "-", "--top", "1", *more]) == 1
         rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
@@ -165,7 +165,7 @@ def test_finished_pixels(garments: np.ndarray, tmp_path: Path, capsys: pytest.Ca
 
 
 def test_inverted(garments: np.ndarray, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Photographs of garments on white, with a network for light ones on black."""
+    """Photographs of garments on white, for a network that was trained on light garments on black."""
     Image.fromarray(255 - garments[0]).save(tmp_path / "dark.png")
     Image.fromarray(garments[0]).save(tmp_path / "light.png")
     flags = ["--network", "vit", "--impl", "cpu", "--top", "10"]
@@ -182,7 +182,7 @@ def test_inverted(garments: np.ndarray, tmp_path: Path, capsys: pytest.CaptureFi
 def test_a_residual_network_by_a_recipe(
     weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Every step, from a file to probabilities, by other means than the program's."""
+    """Each step from a file to probabilities is computed here in another way than in the program."""
     (tmp_path / "recipe.json").write_text(json.dumps(RECIPE))
     x = np.random.default_rng(5).integers(0, 256, (24, 30, 3), np.uint8)
     Image.fromarray(x).save(tmp_path / "x.png")
@@ -195,7 +195,7 @@ def test_a_residual_network_by_a_recipe(
     found = {entry["class"]: entry["probability"] for entry in row["classes"]}
     assert list(found) == np.argsort(-expected)[:5].tolist()
     np.testing.assert_allclose(list(found.values()), np.sort(expected)[::-1][:5], rtol=1e-4, atol=1e-6)
-    assert row["classes"][0]["name"] == f"class {row['classes'][0]['class']}"  # nobody knows its name
+    assert row["classes"][0]["name"] == f"class {row['classes'][0]['class']}"  # its name is unknown
 
 
 def test_names_from_a_file(
@@ -225,7 +225,7 @@ def test_names_from_a_file(
 def test_on_the_emulator_as_on_the_host(
     weights: Path, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With batches that are not full, and broken files between."""
+    """Batches that are not full, with broken files in between."""
     rows = {}
     for impl, device in (("cpu", "auto"), ("networks/resnet18/v2_layers", "emulator")):
         flags = ["--weights", str(weights), "--impl", impl, "--device", device, "--batch", "4", "--csv", "-"]
@@ -247,11 +247,11 @@ def test_on_the_emulator_as_on_the_host(
 def test_the_shipped_residual_network_on_the_fastest_rung(
     folder: Path, device: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """16 channels and a stem of 3 x 3, on kernels that take 64 channels at a time."""
+    """16 channels and a stem of 3 x 3, for kernels that handle 64 channels at a time."""
     found = []
     for flags in (["--impl", "cpu"], ["--impl", "networks/resnet18/v6_graph", "--device", device]):
         words = ["classify", str(folder), "--network", "resnet18", "--batch", "4", "--csv", "-", *flags]
-        assert main(words) == 1  # three cannot be read
+        assert main(words) == 1  # three files cannot be read
         found.append(list(csv.DictReader(io.StringIO(capsys.readouterr().out))))
     best = [[row["class"] for row in rows if row["rank"] == "1"] for rows in found]
     assert best[0] == best[1]
@@ -331,7 +331,7 @@ def test_wrong_recipes(
 
 def test_what_is_done_to_pictures_follows_the_weights(weights: Path, tmp_path: Path) -> None:
     assert Classifier.load("vit").recipe == Recipe(28, 28, (0.0,), (1.0,), background=0)
-    assert Classifier.load("resnet18", weights).recipe == Recipe(23, 20)  # as for ImageNet
+    assert Classifier.load("resnet18", weights).recipe == Recipe(23, 20)  # the recipe of ImageNet
     path = tmp_path / "coloured.h5"
     network = resnet.build(resnet.CIFAR10, np.random.default_rng(0))
     save(path, network, WeightsInfo("cifar10", {}, 0, "a test", description=resnet.CIFAR10.to_json()))
@@ -360,7 +360,7 @@ def test_the_likeliest_classes() -> None:
     assert classes.tolist() == [[1, 2], [0, 2]]
     assert probabilities.tolist() == [[0.5, 0.3], [0.4, 0.4]]
     assert given.tolist() == [[0.2, 0.5, 0.3], [0.4, 0.2, 0.4]]
-    many = np.random.default_rng(0).integers(0, 9, (50, 40)) / 9.0  # with many that are alike
+    many = np.random.default_rng(0).integers(0, 9, (50, 40)) / 9.0  # with many equal values
     for count in (1, 5, 40):
         classes, probabilities = top(many, count)
         assert classes.tolist() == np.argsort(-many, axis=1, kind="stable")[:, :count].tolist()
@@ -376,18 +376,18 @@ def test_the_likeliest_classes() -> None:
     ("spent", "output", "limit"),
     [
         (Spent(1.9, waited=1.2, decoding=2.0, network=0.3), 0.1, "decoding"),
-        (Spent(0.9, waited=0.1, network=0.8), 1.1, "network"),  # results are written meanwhile
+        (Spent(0.9, waited=0.1, network=0.8), 1.1, "network"),  # results are written at the same time
         (Spent(0.9, copying=0.6, network=0.2), 1.1, "copies"),
         (Spent(0.9, network=0.3), 1.1, "output"),
         (Spent(1.5, network=0.4), 0.5, "results"),
-        (Spent(2.0, network=1.9), 1.9, "output"),  # in a process that waits for the one that writes
+        (Spent(2.0, network=1.9), 1.9, "output"),  # in the process that waits for the one that writes
         (Spent(0.2, network=0.1), 1.8, "output"),
         (Spent(4.0, network=3.0, waited=0.1), 0.0, "network"),
         (Spent(), 0.0, "results"),
     ],
 )
 def test_what_limited(spent: Spent, output: float, limit: str) -> None:
-    """Of a run of two seconds."""
+    """The limiting part of a run of two seconds."""
     assert classified.limit(spent, output, 2.0) == limit
     assert classified.in_words(spent, output, 2.0).startswith(limit)
 
@@ -431,7 +431,7 @@ def test_names_of_files_are_no_commands_to_a_terminal(tmp_path: Path) -> None:
 def test_by_two_processes_as_by_one(
     weights: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Bit for bit, in the same order, whatever the shards are."""
+    """The result is the same, bit for bit and in the same order, for every choice of shards."""
     parquet = pytest.importorskip("pyarrow.parquet")
     impl = ["--impl", "networks/resnet18/v2_layers", "--device", "emulator", "--batch", "4"]
     tables = []

@@ -1,4 +1,4 @@
-"""The command line: what it prints, what it writes, and what it says when it is used wrongly."""
+"""The command line: its output, the files that it writes, and its messages for wrong use."""
 
 import json
 import re
@@ -116,7 +116,7 @@ def test_wrong_use_is_explained(words: list[str], message: str, capsys: pytest.C
 def test_the_folder_of_all_pages_is_created(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A fresh clone has no ``build``."""
+    """A fresh clone has no folder ``build``."""
     monkeypatch.setattr(common, "BUILD", tmp_path / "build")
     monkeypatch.chdir(tmp_path)
     words = ["--shapes", "1,1,3,3,1,2,2", "--json", "build/check.json"]
@@ -134,7 +134,7 @@ def test_list_shows_every_variant(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.whole
 def test_list_follows_the_ladder(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each variant stands after its parent, whatever their names are."""
+    """Each variant is listed after its parent, whatever their names are."""
     _, out, _ = run(capsys, "list")
     found = re.findall(r"^(?: {5}|\S+ +)(\w+(?:/\w+)+) .*?(?:improves on (\S+))?$", out, re.MULTILINE)
     names = [name for name, _ in found]

@@ -36,7 +36,7 @@ def twins(request: pytest.FixtureRequest) -> Iterator[Kernels]:
 
 
 def blocks(size: int) -> int:
-    """Of a grid with several clusters."""
+    """A grid with several clusters."""
     return 5 * size
 
 
@@ -124,7 +124,10 @@ def test_multicast_to_some(kernels: Kernels, rng: np.random.Generator, mask: int
 @pytest.mark.parametrize("axes", [2, 3])
 @pytest.mark.parametrize("size", CLUSTER_SIZES)
 def test_multicast_of_boxes(kernels: Kernels, rng: np.random.Generator, size: int, axes: int) -> None:
-    """Of four rows for each rank, the first of them before the tensor's own, and columns past its end."""
+    """Boxes have four rows for each rank.
+
+    The first rows lie before the tensor, and some columns past its end.
+    """
     x = rng.integers(1, 100, (8, 3, 40) if axes == 3 else (31, 40)).astype(np.float32)
     y = np.full((blocks(size), size, 4, 32), np.nan, np.float32)
     box = (1, 4, 32) if axes == 3 else (4, 32)
@@ -176,7 +179,7 @@ def test_wrong_use(twins: Kernels, which: int, message: str) -> None:
 
 
 def test_store_async_without_clusters(twins: Kernels) -> None:
-    """An H200 takes it for an illegal instruction."""
+    """An H200 reports an illegal instruction."""
     place = rf"\({re.escape(SOURCE)}:{line_of(SOURCE, 'ptx::store_async(ptx::cluster_shared(&rows')}\)"
     x, y = np.zeros((1, 1, 128), np.float32), np.zeros((1, 128), np.float32)
     with pytest.raises(LaunchError, match=rf"store_async {place}: the kernel was launched without clusters"):
@@ -226,7 +229,10 @@ def test_a_block_that_has_returned_wakes_nobody(twins: Kernels) -> None:
     ],
 )
 def test_a_failure_ends_the_launch(twins: Kernels, block: int, which: int, message: str) -> None:
-    """In one block, while the others of its cluster are in the middle of theirs; and no later one."""
+    """One block fails while the other blocks of its cluster are still at work.
+
+    No later block may fail, too.
+    """
     with pytest.raises(LaunchError, match=rf"thread \(3, 0, 0\) of block \({block}, 0, 0\).*{message}"):
         twins("fails", (8,), (32,), np.zeros(8, INT), INT(which), INT(block), cluster=(4, 1, 1))
     order = np.zeros(blocks(4) * 3 + 1, INT)
@@ -259,7 +265,7 @@ def test_impossible_clusters(kernels: Kernels, grid: Sizes, cluster: Sizes, mess
 
 
 def test_clusters_of_the_kernel_itself(quick_emulator: EmulatorDevice, tmp_path: Path) -> None:
-    """Which the emulator would not see at the launch."""
+    """The emulator would not notice this at the launch."""
     source = tmp_path / "kernel.cu"
     source.write_text('extern "C" __global__ void __cluster_dims__(2, 1, 1) k(int* x) { *x = 1; }\n')
     with pytest.raises(CompileError, match=r"clusters are given in the plan: Launch\(\.\.\., cluster=2\)"):

@@ -1,4 +1,4 @@
-"""The hash of a variant's code: blind to comments and white space, and to nothing else."""
+"""The hash of a variant's code ignores comments and white space, and nothing else."""
 
 import ast
 import io
@@ -126,7 +126,7 @@ def test_every_file_counts(tmp_path: Path, file: str, old: str, new: str, same: 
     [
         ("", None, True),
         ("// The output.\n", None, True),
-        ("#pragma once\n", None, False),  # a header of its own
+        ("#pragma once\n", None, False),  # a header without the others
         ("", '#define TILE (16)\n{rest}#include "half.cuh"\n', False),  # another order
     ],
 )
@@ -151,7 +151,7 @@ def test_parts_that_include_each_other_end(tmp_path: Path) -> None:
 
 
 def hashed(folder: Path, head: str) -> str:
-    """The hash of a variant whose description begins so."""
+    """The hash of a variant whose description begins with ``head``."""
     (folder / "kernel.cu").write_text(KERNEL)
     (folder / "variant.py").write_text(f"{head}\n{VARIANT}")
     return code_hash(folder / "kernel.cu")
@@ -165,8 +165,9 @@ def hashed(folder: Path, head: str) -> str:
     [
         ("quads.py", "SIDE = 16", "SIDE = 17", False),
         ("quads.py", "# side", "# edge", True),
-        ("quads.py", "mini_dnn.variant", "mini_dnn.others", True),  # a move
-        ("variant.py", "pass", "raise", True),  # what problems and plans are, and what nobody imports
+        ("quads.py", "mini_dnn.variant", "mini_dnn.others", True),  # a definition was moved
+        # The types of problems and plans; a module that nobody imports
+        ("variant.py", "pass", "raise", True),
         ("other.py", "pass", "raise", True),
     ],
 )
@@ -235,7 +236,7 @@ def test_kernels_of_the_repository_differ() -> None:
 
 
 def tree_of(commit: str, folder: Path) -> Path:
-    """The variants' files as they were at a commit."""
+    """The variants' files at a commit."""
     git = ["git", "-C", str(ROOT)]
     try:
         listed = subprocess.run([*git, "ls-tree", "--name-only", commit], capture_output=True, check=True)
@@ -245,19 +246,20 @@ def tree_of(commit: str, folder: Path) -> Path:
         archive = subprocess.run(command, capture_output=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError) as error:
         pytest.skip(f"this copy has no commit {commit}: {error}")
-    kept: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # of 3.11.4
+    # Python has this parameter from 3.11.4 on.
+    kept: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
         tar.extractall(folder, **kept)
     return folder
 
 
 def former_rule(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before there were operations, imports counted, and all modules that a variant imports but these."""
+    """Before there were operations, imports counted, and all modules that a variant imported except these."""
     framework = {f"mini_dnn.{name}" for name in ("fused", "plan", "shapes", "variant")}
 
     def python_files(description: Path) -> list[Path]:
         files = [description]
-        for file in files:  # grows while it is read
+        for file in files:  # the list grows during the loop
             for name in sources._imported(file.read_text(encoding="utf-8")):
                 path = package.joinpath(*name.split(".")[1:]).with_suffix(".py")
                 if name.startswith("mini_dnn.") and name not in framework and path.is_file():
@@ -288,16 +290,16 @@ def test_stored_hashes_are_those_of_the_commit(
     if not rows:
         pytest.skip("no hash of ours")
     tree = tree_of(record["commit"], tmp_path)
-    monkeypatch.setattr("mini_dnn.device.sources.PACKAGE", tree / "mini_dnn")  # as it was
+    monkeypatch.setattr("mini_dnn.device.sources.PACKAGE", tree / "mini_dnn")  # as it was then
     monkeypatch.setattr("mini_dnn.device.sources.INCLUDE", tree / "mini_dnn" / "include")
     if not (tree / "mini_dnn" / "ops" / "operation.py").is_file():
         former_rule(tree / "mini_dnn", monkeypatch)
     for variant, of_source, of_code in {(r["variant"], r.get("source_hash"), r["code_hash"]) for r in rows}:
-        if isinstance(record["schema"], int) and of_source is None:  # on the host
+        if isinstance(record["schema"], int) and of_source is None:  # variants on the host
             assert of_code is None
             continue
         folders = [tree / home / variant for home in ("milestones", "ladders", "")]
         source = next(folder for folder in folders if folder.is_dir()) / "kernel.cu"
-        if isinstance(record["schema"], int):  # all others are of the code alone
+        if isinstance(record["schema"], int):  # all others depend only on the code
             assert of_source == source_hash(source), variant
         assert of_code == code_hash(source), variant

@@ -1,4 +1,4 @@
-"""Variants on devices whose blocks have less shared memory than they ask for."""
+"""Variants on devices with less shared memory per block than they request."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -25,7 +25,7 @@ NAMES = (*CONVOLUTIONS, "layers/fused")
 
 @pytest.fixture(scope="module")
 def small() -> Iterator[EmulatorDevice]:
-    """A device of which a block gets 64 KB, as on sm_75."""
+    """A device whose blocks may have 64 KB, as on sm_75."""
     with closing(EmulatorDevice(quick=True)) as device:
         device.max_shared_bytes = SMALL
         yield device
@@ -55,7 +55,7 @@ def test_the_tensor_cores_are_taken_and_fixed_arrays_find_room(
         taken = planned(variant, shape, limit)
         assert [launch.kernel for launch in taken.launches] in (["reset", "conv"], ["prepare", "conv"])
         fixed = static_shared_bytes(emulator.compile(taken.source, taken.defines).path, "conv")
-        ranges = 16 * (name == "m3/fp32_split")  # what its threads tell each other of their values
+        ranges = 16 * (name == "m3/fp32_split")  # for the ranges of values that its threads exchange
         assert 0 < fixed <= BUFFER_BYTES * max(taken.defines["INPUTS"], 1) + ranges
         assert shared_bytes(taken) + fixed <= limit
 
@@ -66,7 +66,7 @@ def test_only_where_it_is_needed() -> None:
     assert compact.plan is not None
     alone = replace(variant, compact=None)
     first, second = LAYERS.values()
-    for shape, limit in ((second, LARGE), (first, SMALL)):  # the first needs no more in any case
+    for shape, limit in ((second, LARGE), (first, SMALL)):  # the first never needs more
         assert planned(variant, shape, limit) == planned(alone, shape, limit)
     taken, whole = planned(variant, second, SMALL), planned(alone, second, SMALL)
     assert taken.steps == tuple(compact.plan(second)) != whole.steps
@@ -89,7 +89,7 @@ def test_what_is_no_variant(compact: object) -> None:
 
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_check_takes_what_the_named_gpu_would(name: str) -> None:
-    """In checked mode, at a shape that needs more than the 64 KB of sm_75."""
+    """Checked mode, at a shape that needs more than the 64 KB of sm_75."""
     shape = ConvShape(1, 4, 36, 44, 16, 3, 3)
     assert shared_bytes(planned(find(name), shape, LARGE)) > SMALL
     report = check(find(name), (shape,), arch=75, schedules=("forward",))

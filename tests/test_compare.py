@@ -1,4 +1,4 @@
-"""The comparison with float64: what counts as right where there is no finite number to be near."""
+"""The comparison with float64: which results are right if the expected number is not finite."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -74,7 +74,7 @@ def test_the_largest_number_in_its_place_is_wrong() -> None:
 
 @pytest.mark.parametrize("bound", [NAN, INF])
 def test_a_bound_that_is_no_number_lets_nothing_special_pass(bound: float) -> None:
-    """Neither a number for an infinity nor the reverse; and NaN bounds nothing at all."""
+    """It accepts neither a number for an infinity nor the reverse, and NaN is never a bound."""
     allowed = np.full(3, bound)
     found = np.array([1.0, INF, NAN])
     assert wrong_elements(found, np.array([INF, NAN, 1.0]), allowed).all()
@@ -90,7 +90,7 @@ PROBLEMS = {
 
 
 class Places(Rows):
-    """Two outputs, one of them of whole numbers."""
+    """Two outputs, one of them with whole numbers."""
 
     @property
     def arrays(self) -> Mapping[str, Array]:
@@ -99,7 +99,7 @@ class Places(Rows):
 
 
 def test_whole_numbers_are_compared_and_explained() -> None:
-    """Results of int32, such as places and counts, which no rounding touches."""
+    """Results of int32, such as positions and counts, which are exact."""
     places, right = np.array([0, 3, 2], np.int32), np.array([0.0, 5.0, 2.0])
     assert compare(places, right, np.full(3, 0.5)).differing == 1
     assert compare(places, np.array([0.0, NAN, 2.0]), np.full(3, 0.5)).differing == 1
@@ -146,7 +146,7 @@ def rounded(outputs: Any) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("precision", ["fp32", "tf32"])
 @pytest.mark.parametrize("op", ["conv2d", "conv2d_relu_pool", "gemm"])
 def test_zeros_are_wrong_for_small_inputs(op: str, precision: str, size: float) -> None:
-    """TF32 has the range of fp32: nothing is lost of small operands but their last bits."""
+    """TF32 has the range of fp32, so small operands lose only their last bits."""
     operation, problem, arrays = of_problem(op)
     first = next(iter(arrays))
     arrays[first] = np.abs(arrays[first]) * np.float32(size)
@@ -164,7 +164,7 @@ def test_zeros_are_wrong_for_small_inputs(op: str, precision: str, size: float) 
 @pytest.mark.parametrize("bad", [INF, -INF, NAN])
 @pytest.mark.parametrize("op", PROBLEMS)
 def test_one_odd_input_excuses_nothing(op: str, bad: float, precision: str) -> None:
-    """What it reaches has to be as odd as float64 says, and all the rest keeps its bound."""
+    """What depends on the odd input must be as odd as in float64, and all other results keep their bound."""
     operation, problem, arrays = of_problem(op)
     first = next(iter(arrays))
     arrays[first].flat[arrays[first].size // 2] = bad

@@ -1,4 +1,4 @@
-"""What a convolution may meet beyond the problems of its operation, and how it is asked for."""
+"""Inputs of a convolution beyond the problems of its operation, and ways to call it."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ SHAPES = {
 
 
 def runnable(name: str, device: Device) -> Variant:
-    """The variant, unless this device cannot run it: then the test is skipped, and says why."""
+    """Return the variant; skip the test with a reason if this device cannot run it."""
     variant = find(name)
     if variant.needs_gpu and not device.has_clock:
         pytest.skip(f"{name} needs a GPU: {variant.needs_gpu}")
@@ -36,7 +36,7 @@ def test_unusual_sizes(name: str, sizes: str, device: Device) -> None:
 
 @pytest.mark.parametrize("name", names("conv2d"))
 def test_batch_split_into_parts(name: str, device: Device) -> None:
-    """Parts of unequal size give what one part gives, to the last bit; the inputs stay what they are."""
+    """Parts of unequal size give the same bits as one part, and the inputs are not changed."""
     variant, shape = runnable(name, device), ConvShape(7, 2, 9, 8, 3, 3, 2)
     arrays = variant.operation.inputs(shape, seed=0)
     before = {key: array.copy() for key, array in arrays.items()}

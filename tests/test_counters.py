@@ -1,4 +1,4 @@
-"""Counters of the emulator: kernels whose figures one can work out by hand, and the verb that shows them."""
+"""The emulator's counters for kernels whose values can be derived by hand, and the verb that shows them."""
 
 import json
 from collections.abc import Iterator
@@ -94,7 +94,7 @@ def test_wavefronts(launches: dict[str, CountedLaunch], name: str, wavefronts: i
 
 
 class TestDivergence:
-    """Lanes that go different ways, and meet again where a GPU lets them."""
+    """Lanes that diverge and reconverge where a GPU lets them."""
 
     def test_lanes_of_loops_are_grouped_by_iteration(self, launches: dict[str, CountedLaunch]) -> None:
         found = one(launches, "nested_trips 6")  # (T + j) % 6 trips: some lane of each warp makes all 5
@@ -121,7 +121,7 @@ class TestDivergence:
 
 
 class TestArithmetic:
-    """What is computed, from the machine code."""
+    """Arithmetic instructions, counted in the machine code."""
 
     def test_fmas(self, launches: dict[str, CountedLaunch]) -> None:
         assert one(launches, "many_fmas 8").operations("ffma") == 128 * 8 * 4
@@ -189,10 +189,10 @@ def test_blocks_of_a_cluster_with_dynamic_shared_memory(device: CountedEmulator)
     device.launch(module, "ring", (size,), (64,), given, shared_bytes=256, cluster=(size, 1, 1))
     (found,) = counters([device.launches[-1]])
     warps = size * 64 // 32
-    assert found.sum("instructions", "shared", "store") == warps  # of more
+    assert found.sum("instructions", "shared", "store") == warps  # most warps do not store
     assert found.sum("instructions", "another block's shared", "store") == 2 * warps
     assert found.sum("instructions", "shared", "load") == 2 * warps
-    assert found.active_lanes == 32  # nothing is counted that no warp has done
+    assert found.active_lanes == 32  # only work of warps is counted
 
 
 def test_clang_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,7 +261,7 @@ def test_a_launch_of_few_blocks_or_warps_waits(launches: dict[str, CountedLaunch
 
 
 @pytest.mark.parametrize(
-    ("name", "wavefronts"),  # of a warp's load through the L1 cache, whose banks are those of shared memory
+    ("name", "wavefronts"),  # per load of a warp through the L1 cache, whose banks are those of shared memory
     [
         ("strided 1", 1),
         ("strided 2", 2),

@@ -1,4 +1,4 @@
-"""The emulator's counters are those that ncu has measured on an H200, or the difference is explained."""
+"""The emulator's counters equal those that ncu measured on an H200, or the difference is explained."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,8 @@ from sampling import chosen
 from mini_dnn.device.emulator.counted import CountedEmulator
 
 LADDERS = [name for name, _ in counters_cases.LADDERS]
-TRIED = ("m1/direct", "softmax/v0_naive", "gemm/v1_coalesced", "m3/fusion")  # the others: counters_compare.py
+# The others are in counters_compare.py
+TRIED = ("m1/direct", "softmax/v0_naive", "gemm/v1_coalesced", "m3/fusion")
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +26,7 @@ def check(figures: list[counters_compare.Figure], least: int) -> None:
     different = [figure for figure in figures if not figure.is_equal]
     assert [figure for figure in different if not counters_compare.reason(figure)] == []
     explained = {figure.case for figure in figures} & counters_compare.EXPLAINED.keys()
-    assert explained == {figure.case for figure in different}  # nothing is explained that is equal
+    assert explained == {figure.case for figure in different}  # equal values have no explanation
 
 
 def test_small_kernels(device: CountedEmulator) -> None:

@@ -1,4 +1,4 @@
-"""How cuBLAS is called: checked with a library of the same functions that computes on the host."""
+"""Calls of cuBLAS, checked with a library of the same functions that computes on the host."""
 
 import ctypes
 import subprocess
@@ -94,7 +94,7 @@ def test_what_the_variant_refuses(problem: GemmShape, words: str) -> None:
 
 
 def test_c0_is_copied_without_its_gaps(emulator: Device) -> None:
-    """The one kernel of the variant; the library is not there."""
+    """The variant's only kernel is tested; the library is absent."""
     problem = GemmShape(70_000, 3, 1, "fp16", "fp16", "nn", 1, 1.0, 2.0, 0, 0, 5)
     planned = VARIANT.planned(problem, BYTES)
     copy, _ = planned.steps
@@ -110,7 +110,7 @@ def test_c0_is_copied_without_its_gaps(emulator: Device) -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("problem", [GemmShape(300, 200, 100, "fp16", "fp16"), TAKEN[2]], ids=str)
 def test_a_graph_records_it(problem: GemmShape, cuda: Device) -> None:
-    """With the arguments of the call, and the values that the arrays hold by then; on two streams."""
+    """The graph uses the arguments of the call and the values in the arrays at the replay, on two streams."""
     planned = VARIANT.planned(problem, cuda.max_shared_bytes)
     module = cuda.compile(planned.source, planned.defines)
     for stream in (0, 3):

@@ -1,4 +1,4 @@
-"""What the driver is asked for a launch, and what is said where it refuses."""
+"""The driver calls of a launch, and the messages if the driver refuses one."""
 
 import ctypes
 from pathlib import Path
@@ -17,7 +17,7 @@ SUCCESS, INVALID_VALUE, NOT_FOUND = 0, 1, 500
 SHARED_SIZE, MOST_SHARED = 1, 8  # attributes of a function
 CLUSTER, EARLY = 4, 6  # attributes of a launch
 MODULE, FUNCTION, STREAM = 16, 32, 77
-PARAMETERS = ((0, 8), (64, 128), (192, 4), (196, 4))  # where each begins, and its bytes
+PARAMETERS = ((0, 8), (64, 128), (192, 4), (196, 4))  # offset and size of each parameter, in bytes
 BUFFER = CudaBuffer("x", (4,), np.dtype("f4"), 0x123400, 16)
 STRUCT = np.frombuffer(bytes(range(128)), "V128")[0]
 ARGUMENTS = (BUFFER, STRUCT, np.int32(-5), np.float32(2.5))
@@ -25,7 +25,7 @@ PLAIN = LaunchSettings((6, 2), (128,), 0, STREAM, ALONE, early=False)
 
 
 class Driver:
-    """Stands in for ``cuda.bindings.driver``: one module with a kernel ``k`` and a variable ``c``."""
+    """A stand-in for ``cuda.bindings.driver``: one module with a kernel ``k`` and a variable ``c``."""
 
     CUresult = SimpleNamespace(CUDA_SUCCESS=SUCCESS, CUDA_ERROR_INVALID_VALUE=INVALID_VALUE)
     CUfunction_attribute = SimpleNamespace(
@@ -137,7 +137,7 @@ def test_older_gpus_begin_nothing_early(driver: Driver) -> None:
 
 
 def test_what_is_done_once(driver: Driver) -> None:
-    """Later launches find the kernel and the settings, and pass what they are given."""
+    """Later launches reuse the kernel and the settings, and pass their arguments."""
     loaded = module(driver)
     for value in range(3):
         arguments = (BUFFER, STRUCT, np.int32(value), np.float32(0))
@@ -148,7 +148,7 @@ def test_what_is_done_once(driver: Driver) -> None:
 
 
 def test_shared_memory_is_asked_for_once_and_never_less(driver: Driver) -> None:
-    """The driver's answer is to the kernel, not to a launch: a smaller one must not take it back."""
+    """The setting applies to the kernel, not to a launch, so a smaller launch must not reduce it."""
     kernel = module(driver).kernel("k")
     for nbytes in (100_000, 60_000, 100_000, 0, 120_000):
         kernel.launch(PLAIN._replace(shared_bytes=nbytes), ARGUMENTS)

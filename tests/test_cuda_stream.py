@@ -1,4 +1,4 @@
-"""What the driver is asked for streams that other libraries made."""
+"""The driver calls for streams that other libraries created."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,7 +21,7 @@ CONTEXT, HANDLE, EVENT, NOT_READY = 5, 77, 900, 600
 
 
 class Driver(plain.Driver):
-    """One that knows streams and events, too."""
+    """A stand-in with streams and events."""
 
     CUresult = SimpleNamespace(**vars(plain.Driver.CUresult), CUDA_ERROR_NOT_READY=NOT_READY)
     CUevent_flags = SimpleNamespace(CU_EVENT_DISABLE_TIMING=2)
@@ -119,7 +119,7 @@ def test_two_launches_of_one_kernel_have_arguments_of_their_own(driver: Driver, 
 def test_tensor_maps_follow_their_buffers(
     driver: Driver, stream: CudaStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each place is encoded once, as a stream of calls has few; not for ever, as it may have many."""
+    """Each address is encoded once, but old ones are dropped, because there may be many."""
     asked: list[int] = []
 
     def encoded(address: int, geometry: MapGeometry) -> np.void:
@@ -189,7 +189,7 @@ def test_what_a_stream_says_of_itself(driver: Driver, stream: CudaStream) -> Non
     with pytest.raises(LaunchError, match="stream of another library cannot be used: invalid argument"):
         stream.number()
     default = CudaStream(driver, CONTEXT, 0, lambda nbytes: lent(1 << 20))
-    assert default.number() == default.number() == 0  # without the driver, which is slow
+    assert default.number() == default.number() == 0  # without a call of the driver, which is slow
 
 
 def test_following_another_stream(driver: Driver, stream: CudaStream) -> None:

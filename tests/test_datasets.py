@@ -1,4 +1,4 @@
-"""Fashion-MNIST: where it is looked for, what is refused, and how it is resized; the public `load`."""
+"""Fashion-MNIST: where it is searched, which files are refused, and how it is resized; the public `load`."""
 
 import gzip
 import hashlib
@@ -80,7 +80,7 @@ def test_environment_variable_comes_after_the_argument(tmp_path, tiny, monkeypat
 
 
 def test_own_folder_is_the_last_place(tmp_path, tiny, monkeypatch):
-    monkeypatch.setenv(fashion_mnist.VARIABLE, "")  # set but empty names nothing
+    monkeypatch.setenv(fashion_mnist.VARIABLE, "")  # a variable that is set but empty names no folder
     source = publish(tmp_path / fashion_mnist.NAME, *tiny)
     assert fashion_mnist.load("test", None, tmp_path, source)[2] == "cache"
 
@@ -168,7 +168,7 @@ def test_labels_must_fit(tmp_path, tiny, labels, message):
 def test_resize_is_bilinear_with_half_pixel_centres(tmp_path, tiny):
     source = publish(tmp_path / "set", *tiny)
     images, _, _ = fashion_mnist.load("test", tmp_path / "set", tmp_path, source)
-    at = np.clip((np.arange(86) + 0.5) * 28 / 86 - 0.5, 0, 27)  # of an output pixel, in input pixels
+    at = np.clip((np.arange(86) + 0.5) * 28 / 86 - 0.5, 0, 27)  # position of an output pixel, in input pixels
     low = np.minimum(at.astype(int), 26)
     weights = np.zeros((86, 28))
     weights[np.arange(86), low] = 1 - (at - low)

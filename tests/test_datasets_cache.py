@@ -1,4 +1,4 @@
-"""The cache of finished images: what is read back, what is refused, and that no one sees half a file."""
+"""The cache of finished images: it is read back, damage is refused, and nobody sees a partial file."""
 
 from concurrent.futures import ThreadPoolExecutor
 

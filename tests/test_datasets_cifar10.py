@@ -1,4 +1,4 @@
-"""CIFAR-10 from tiny files of its format: where it is looked for, and what is refused."""
+"""CIFAR-10 from tiny files in its format: where it is searched, and which files are refused."""
 
 import hashlib
 import io
@@ -25,7 +25,7 @@ def nothing_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def records(seed: int) -> np.ndarray:
-    """Three images as they lie in a file."""
+    """Three images in the format of a file."""
     found = np.random.default_rng(seed).integers(0, 256, (3, RECORD), np.uint8)
     found[:, 0] = (seed, 9, 0)
     return found

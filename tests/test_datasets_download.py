@@ -1,4 +1,4 @@
-"""Downloads, from servers on the loopback interface: mirrors, MD5 sums, silence, and folders that refuse."""
+"""Downloads from servers on the loopback interface: mirrors, MD5 sums, silence, bad folders."""
 
 import functools
 import hashlib
@@ -35,7 +35,7 @@ def no_proxy_and_patience(monkeypatch):
 
 @pytest.fixture
 def serve(tmp_path):
-    """Function that serves files on a port of its own; the server counts its GET requests."""
+    """A function that serves files on a new port. The server records its GET requests."""
     servers = []
 
     def start(contents):
@@ -126,7 +126,7 @@ def test_a_silent_server_costs_no_more_than_the_probe(folder, monkeypatch):
 
 
 def test_a_look_up_that_hangs_costs_no_more_than_the_probe(folder, monkeypatch):
-    """Name servers that drop packets hold `requests` far longer than its own time-out."""
+    """If name servers drop packets, `requests` waits far longer than its own time-out."""
     over = threading.Event()
     monkeypatch.setattr(module, "PROBE_S", 0.1)
     monkeypatch.setattr(requests, "head", lambda *_, **__: over.wait())

@@ -1,4 +1,4 @@
-"""Arrays that go to other libraries and come from them, in the same memory: NumPy is the other side."""
+"""Exchange of arrays with other libraries in the same memory. NumPy is the other library."""
 
 import gc
 import weakref
@@ -14,7 +14,7 @@ HOST = (dlpack.CPU, 0)
 
 
 class Owner:
-    """What an array's memory belongs to."""
+    """The owner of an array's memory."""
 
     def __init__(self, values: np.ndarray) -> None:
         self.values, self.capsules = values, 0

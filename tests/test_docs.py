@@ -1,4 +1,4 @@
-"""The documentation cannot rot: links, commands, examples and pictures are tried."""
+"""Links, commands, examples and pictures of the documentation work."""
 
 import importlib.util
 import re
@@ -38,7 +38,7 @@ def fenced(path: Path, language: str) -> list[str]:
 
 
 def anchors(path: Path) -> set[str]:
-    """What GitHub makes of the headings."""
+    """The anchors that GitHub generates for the headings."""
     headings = re.findall(r"^#+ (.*)$", FENCE.sub("", path.read_text()), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -55,7 +55,7 @@ def verbs(capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 
 def commands(path: Path) -> list[str]:
-    """What follows ``run.py`` in the blocks and the inline code of a page."""
+    """The arguments of ``run.py`` in the code blocks and the inline code of a page."""
     text = path.read_text()
     shell = "".join(re.sub(r"^\$ ", "", code, flags=re.MULTILINE) for _, code in FENCE.findall(text))
     inline = re.findall(r"`([^`\n]+)`", FENCE.sub("", text))
@@ -116,7 +116,7 @@ def test_the_map_leads_to_files() -> None:
         folder = ROOT
         for name in re.findall(r"`([^`]+)`", cell):
             place = next(root / name for root in (folder, ROOT) if (root / name).exists())
-            folder = place.parent  # `a/b.py`, `c.py`: neighbours
+            folder = place.parent  # `a/b.py`, `c.py`: files in the same folder
 
 
 def test_readme_settings_are_the_makefiles() -> None:
@@ -136,7 +136,7 @@ def test_a_lesson_mentions_each_of_its_variants(milestone: str) -> None:
 
 @pytest.mark.parametrize("folder", LESSONS, ids=page_id)
 def test_a_lesson_names_only_what_is_in_the_code(folder: Path) -> None:
-    shared = (ROOT / "layers/custom").glob("*.cu*")  # what the other kernels on quads include
+    shared = (ROOT / "layers/custom").glob("*.cu*")  # the other kernels on quads include these
     package = [*(ROOT / "mini_dnn").glob("*.py"), *(ROOT / "mini_dnn/include").rglob("*.cuh"), *shared]
     sources = [*folder.rglob("kernel.cu"), *folder.rglob("variant.py"), *package]
     code = "\n".join(source.read_text() for source in sources)
@@ -144,7 +144,7 @@ def test_a_lesson_names_only_what_is_in_the_code(folder: Path) -> None:
     named = {
         name for name in re.findall(r"`(\w+)(?:\(\w*\))?`", text) if "_" in name.strip("_") or name.isupper()
     }
-    known = {name.rpartition("/")[2] for name in names()} | {"LDC"}  # an instruction
+    known = {name.rpartition("/")[2] for name in names()} | {"LDC"}  # LDC is an instruction
     assert {name for name in named - known if not re.search(rf"\b{name}\b", code)} == set()
 
 

@@ -1,4 +1,4 @@
-"""What editors get: clangd's file, VS Code's tasks, and the container's set-up."""
+"""Files for editors: clangd's file, VS Code's tasks, and the container's set-up."""
 
 import json
 import os
@@ -96,7 +96,7 @@ def test_a_task_in_the_background_sees_where_a_check_begins_and_ends(
 
 @pytest.mark.parametrize("there", [True, False], ids=["all is there", "nothing is there"])
 def test_the_containers_set_up(there: bool, tmp_path: Path) -> None:
-    """With stand-ins for what it calls; it installs what is missing and nothing else."""
+    """The set-up runs with stand-ins for the programs that it calls. It installs only what is missing."""
     (tmp_path / ".devcontainer").mkdir()
     script = tmp_path / ".devcontainer/setup.sh"
     script.write_text((ROOT / ".devcontainer/setup.sh").read_text())

@@ -1,4 +1,4 @@
-"""Barriers of a block: the right ones work, the wrong ones are reported instead of hanging."""
+"""Barriers of a block: correct ones work, and wrong ones are reported instead of hanging."""
 
 from contextlib import closing
 

@@ -1,4 +1,4 @@
-"""bfloat16: every operation rounds once, to nearest even, as ml_dtypes's bfloat16 does."""
+"""bfloat16: every operation rounds once, to nearest even, like ml_dtypes's bfloat16."""
 
 from fractions import Fraction
 
@@ -12,7 +12,7 @@ from mini_dnn.device.emulator import EmulatorDevice
 INT = np.int32
 BFLOAT = ml_dtypes.bfloat16
 EVERY = np.arange(1 << 16, dtype=np.uint32).astype(np.uint16).view(BFLOAT)
-with np.errstate(invalid="ignore"):  # NaNs that signal are among them
+with np.errstate(invalid="ignore"):  # some are signalling NaNs
     WIDE = EVERY.astype(np.float32)
 FINITE = WIDE[np.isfinite(WIDE)].astype(np.float64)
 
@@ -27,7 +27,7 @@ def over(n: int) -> tuple[tuple[int], tuple[int]]:
 
 
 def assert_same(found: np.ndarray, expected: np.ndarray) -> None:
-    """Equal bits, but for NaNs, which only have to be NaNs."""
+    """The bits are equal, except that any NaN matches any NaN."""
     with np.errstate(invalid="ignore"):
         nan = np.isnan(expected)
         np.testing.assert_array_equal(np.isnan(found), nan)
@@ -52,7 +52,7 @@ def test_every_bfloat_to_float_and_back(kernels: Kernels) -> None:
 
 
 def middles() -> np.ndarray:
-    """In float64: middles between two neighbours, which float64 holds exactly."""
+    """Midpoints between two neighbours, which float64 represents exactly."""
     return (FINITE[:-1] + FINITE[1:])[np.diff(FINITE) != 0] / 2
 
 
@@ -67,7 +67,7 @@ def test_rounding_of_floats(kernels: Kernels) -> None:
 
 
 def test_doubles_are_rounded_once(kernels: Kernels) -> None:
-    """Right beside a middle, which a detour through float would make it."""
+    """Values close to a midpoint, which a conversion to float would round to the midpoint."""
     middle = middles()
     middle = middle[np.abs(middle) < 3e38]
     x = np.concatenate([np.nextafter(middle, np.inf), np.nextafter(middle, -np.inf)])

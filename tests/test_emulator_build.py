@@ -43,7 +43,7 @@ def scaled(kernels: Kernels) -> float:
 
 
 def test_two_modules_with_functions_of_one_name(emulator: EmulatorDevice, folder: Path) -> None:
-    """Inline functions of one name, with different tiles, must not replace each other."""
+    """Inline functions with the same name but different tiles must not replace each other."""
     source = folder / "kernel.cu"
     small, large = Kernels(emulator, source, TILE=2), Kernels(emulator, source, TILE=5000)
     assert [scaled(small), scaled(large), scaled(small)] == [2, 5000, 2]
@@ -118,7 +118,7 @@ def test_local_memory_that_fits_no_stack_is_refused(emulator: EmulatorDevice, fo
 
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The commands of the compiler, as they come."""
+    """The commands of the compiler, in their order."""
     commands: list[str] = []
     run = Compiler.run
 
@@ -150,7 +150,7 @@ def test_the_cache(
     assert scaled(Kernels(emulator, source, TILE=2)) == 10  # another included file
     assert len(compiled) == 3 * first
     libraries = list((tmp_path / "cache" / "emulator").iterdir())
-    assert len(libraries) == 3  # no temporary file stays
+    assert len(libraries) == 3  # no temporary file is left
 
 
 def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +195,7 @@ def test_more_static_shared_memory_than_cuda_has_is_refused(emulator: EmulatorDe
 def test_another_copy_of_this_project_has_headers_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Messages, and the lines of findings, name headers by where they lie."""
+    """Messages, and the lines of findings, name headers by their paths."""
 
     def folders() -> tuple[Path, Path]:
         return header_folder(compiler, tmp_path / "r.so", False), header_folder(

@@ -76,12 +76,15 @@ def test_keys() -> None:
 
 
 def test_kernels_are_built_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One library for each different definition; what does not compile is told when it is asked for."""
+    """One library for each distinct set of macros.
+
+    Compile errors are reported when the kernel is requested.
+    """
     source = tmp_path / "ahead" / "kernel.cu"
     source.parent.mkdir()
     source.write_text('extern "C" __global__ void give(int* y) { *y = VALUE; }\n')
     with closing(EmulatorDevice()) as device:
-        monkeypatch.setenv("MINI_DNN_CACHE", str(tmp_path / "cache"))  # of kernels alone
+        monkeypatch.setenv("MINI_DNN_CACHE", str(tmp_path / "cache"))  # a cache for kernels only
         device.build(source, [{"VALUE": 1}, {"VALUE": 2}, {"VALUE": 1}, {"VALUE": "nothing"}])
         assert len(list((tmp_path / "cache" / "emulator").glob("ahead-*.so"))) == 2
         assert device.compile(source, {"VALUE": 2}).path.is_file()
@@ -93,7 +96,7 @@ def test_kernels_are_built_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_the_precompiled_header_is_taken_and_changes_nothing(
     checked: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither the kernels nor what the compiler says of them."""
+    """Neither the kernels nor the compiler's messages change."""
     compiler = find_compiler()
     if not compiler.precompiles:
         pytest.skip(f"{compiler.version} does not keep headers that it has read")
@@ -119,6 +122,6 @@ def test_the_precompiled_header_is_taken_and_changes_nothing(
             build_kernels(wrong, {}, compiler, copy, checked)
         said.append(re.sub("/tmp/[^/]*/", "", str(error.value)))
     assert read == [True, False]
-    assert checked or built[0] == built[1]  # debugging information names a temporary folder
+    assert checked or built[0] == built[1]  # debugging information contains the name of a temporary folder
     assert "__expf" in said[0]
     assert said[0] == said[1]

@@ -1,4 +1,4 @@
-"""Cooperative groups on the emulator against NumPy, and what is said of those that it lacks."""
+"""Cooperative groups on the emulator compared with NumPy, and the messages for unsupported ones."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def bits(values: np.ndarray) -> int:
 
 
 def expected_of_a_tile(size: int) -> np.ndarray:
-    """A row for each thread."""
+    """One row per thread."""
     rows = []
     for thread in range(THREADS):
         rank, x = thread % size, X[thread // size * size :][:size]

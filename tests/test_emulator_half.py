@@ -24,7 +24,7 @@ def kernels(emulator: EmulatorDevice) -> Kernels:
 
 
 def assert_same_halves(found: np.ndarray, expected: np.ndarray) -> None:
-    """Equal bits, but for NaNs, which only have to be NaNs."""
+    """The bits are equal, except that any NaN matches any NaN."""
     nan = np.isnan(expected)
     np.testing.assert_array_equal(np.isnan(found), nan)
     np.testing.assert_array_equal(found[~nan].view(np.uint16), expected[~nan].view(np.uint16))
@@ -43,7 +43,7 @@ def test_every_half_to_float_and_back(kernels: Kernels) -> None:
 
 
 def rounding_cases(kind: type) -> np.ndarray:
-    """Middles between two halves, their neighbours on both sides, and the ends of the range."""
+    """Midpoints between two halves, their neighbours on both sides, and the ends of the range."""
     finite = EVERY[np.isfinite(EVERY)].astype(kind)
     middles = (finite[:-1] + finite[1:])[np.diff(finite) != 0] / kind(2)
     ends = np.array([65519.99, 65520, 1e9, -1e30, 2.0**-25, 2.0**-26, np.inf, np.nan], kind)
@@ -65,19 +65,19 @@ def test_rounding_between_halves(kernels: Kernels, kind: type) -> None:
 def operands() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     a, b, c = (rng.integers(0, 1 << 16, 40_000).astype(np.uint16).view(np.float16) for _ in range(3))
-    near = np.float16(rng.standard_normal((3, 40_000)))  # magnitudes at which sums round
+    near = np.float16(rng.standard_normal((3, 40_000)))  # magnitudes at which sums are rounded
     return tuple(np.concatenate([wild, tame]) for wild, tame in zip((a, b, c), near, strict=True))
 
 
 def fma(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """a * b + c with one rounding, through exact fractions for finite values."""
+    """a * b + c with one rounding, by exact fractions for finite values."""
     exact = []
     for x, y, z in zip(a.tolist(), b.tolist(), c.tolist(), strict=True):
         total = float("nan")
         if np.isfinite([x, y, z]).all():
             q = Fraction(x) * Fraction(y) + Fraction(z)
             total = float(q)
-            if Fraction(total) != q:  # keep to which side of the double it lies, for the second rounding
+            if Fraction(total) != q:  # remember on which side of the double it lies, for the second rounding
                 total = float(np.nextafter(total, np.inf if q > Fraction(total) else -np.inf))
         else:
             with np.errstate(invalid="ignore"):

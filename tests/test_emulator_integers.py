@@ -1,4 +1,4 @@
-"""CUDA's functions of whole numbers, and those of bytes in a word, against Python's numbers."""
+"""CUDA's functions of whole numbers and of bytes in a word, compared with Python's integers."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +19,7 @@ def signed(value: int, bits: int = 32) -> int:
 
 
 def parts(bits: int, of: Callable[[int, int], int], *, negative: bool = False) -> Callable[[int, int], int]:
-    """The function of two words that takes each of their parts for itself."""
+    """Apply a function to each part of two words separately."""
 
     def whole(x: int, y: int) -> int:
         result, mask = 0, (1 << bits) - 1

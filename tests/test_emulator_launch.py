@@ -1,4 +1,4 @@
-"""What is checked before a launch: names, arguments, geometry."""
+"""Checks before a launch: names, arguments, geometry."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Shared, constant and device memory, atomics, printing, and what a bad access says."""
+"""Shared, constant and device memory, atomics, printing, and the messages for bad accesses."""
 
 import os
 import signal
@@ -109,7 +109,7 @@ def test_assert_names_condition_line_and_thread(kernels: Kernels) -> None:
 
 @pytest.mark.parametrize("start", [100, -30])
 def test_an_access_off_a_buffer_names_the_buffer(kernels: Kernels, start: int) -> None:
-    y = np.zeros(64, np.float32)  # 256 bytes: the guard region starts right after them
+    y = np.zeros(64, np.float32)  # 256 bytes, directly followed by the guard region
     where = "past the end of" if start > 0 else "before the start of"
     if start < 0:
         start -= 4096  # the buffer lies at the end of its page
@@ -140,7 +140,7 @@ def test_stack_overflow(kernels: Kernels, barrier: int) -> None:
     with pytest.raises(LaunchError, match="overflowed its stack of 64 KB"):
         kernels("deep", (1,), (3,), np.array([10**6, 0], INT), INT(barrier))
     with pytest.raises(LaunchError, match="overflowed its stack of 64 KB"):
-        kernels("deep", (1,), (3,), np.array([400, 0], INT), INT(1))  # into the next stack only
+        kernels("deep", (1,), (3,), np.array([400, 0], INT), INT(1))  # it only reaches the next stack
     kernels("deep", (1,), (3,), shallow, INT(barrier))
 
 
@@ -189,7 +189,7 @@ assert (found == 1).all()
 
 
 def test_a_signal_that_cancels_may_come_after_the_launch() -> None:
-    """As on a busy machine, where a worker that has ended its blocks is not awake for a second."""
+    """On a busy machine, a worker that has finished its blocks may not wake up for a second."""
     done = subprocess.run([sys.executable, "-c", LATE], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
@@ -215,7 +215,7 @@ def test_budget(emulator: EmulatorDevice) -> None:
         emulator.empty("more", (free,), np.uint8)
     buffer.free()
     assert emulator.free_bytes() == free
-    emulator.empty("dropped", (1000,))  # nothing refers to it
+    emulator.empty("dropped", (1000,))  # there is no reference to it
     assert emulator.free_bytes() == free
 
 
@@ -253,7 +253,7 @@ print(np.isfinite(run(variant, problem, arrays, device).y).all())
 
 @pytest.mark.parametrize("room_mb", sampled([1200, 2000], one_of=2))
 def test_workers_without_room_for_stacks_leave_the_blocks_to_others(room_mb: int) -> None:
-    """As where a process may have little address space, and the machine has many cores."""
+    """This may happen if a process may use little address space on a machine with many cores."""
     words = [sys.executable, "-c", LITTLE_ROOM, str(room_mb)]
     environment = os.environ | {"MALLOC_ARENA_MAX": "2"}
     done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, env=environment, check=False)

@@ -1,4 +1,4 @@
-"""Warp functions against the PTX ISA's words on shfl.sync, vote.sync, match.sync and redux.sync."""
+"""Warp functions compared with the PTX ISA's shfl.sync, vote.sync, match.sync and redux.sync."""
 
 import numpy as np
 import pytest

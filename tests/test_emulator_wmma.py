@@ -1,4 +1,4 @@
-"""WMMA against NumPy: all shapes, layouts and accumulators, and what tf32 rounds."""
+"""WMMA compared with NumPy: all shapes, layouts and accumulators, and the rounding to tf32."""
 
 from itertools import product
 
@@ -13,7 +13,7 @@ from mini_dnn.errors import LaunchError
 INT = np.int32
 SHAPES = [(16, 16, 16), (8, 32, 16), (32, 8, 16)]
 LAYOUTS = list(product(("row_major", "col_major"), repeat=3))
-SIDE = 40  # of the arrays that tiles lie in
+SIDE = 40  # of the arrays that contain the tiles
 
 
 # every layout with every shape, by turns with either accumulator; in a brief run some
@@ -21,7 +21,7 @@ CASES = sampled(SHAPES, LAYOUTS, ["float", "half"], one_of=6, least=2)
 
 
 def tile(memory: np.ndarray, rows: int, columns: int, layout: str) -> np.ndarray:
-    """The part of a square array that a fragment covers, as it is in the mathematics."""
+    """The part of a square array that a fragment covers, in mathematical order."""
     return memory[:rows, :columns] if layout == "row_major" else memory[:columns, :rows].T
 
 
@@ -54,7 +54,7 @@ def test_product(
     kernels("product", (1,), (32,), a, b, c, d, INT(shared), shared=2 * 40 * 40 * 2 + 40 * 40 * 4)
     ab = tile(a, m, k, a_layout).astype(float) @ tile(b, k, n, b_layout).astype(float)
     np.testing.assert_array_equal(tile(d, m, n, d_layout), 2 * (ab + tile(c, m, n, d_layout)))
-    assert np.isnan(d).sum() == SIDE * SIDE - m * n  # and nothing else was written
+    assert np.isnan(d).sum() == SIDE * SIDE - m * n  # nothing outside the tile was written
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def to_tf32(x: np.ndarray, add: int) -> np.ndarray:
 
 @pytest.mark.parametrize("convert", [0, 1])
 def test_tf32(kernels: Kernels, convert: int) -> None:
-    """Converted operands are rounded to nearest, ties away from zero; others lose their low bits."""
+    """Converted operands are rounded to nearest, ties away from zero. Others lose their low bits."""
     rng = np.random.default_rng(2)
     a, b = rng.standard_normal((16, 8)).astype(np.float32), rng.standard_normal((16, 8)).astype(np.float32)
     a[0, 0] = np.array([0x3F801000], np.uint32).view(np.float32)[0]  # a tie

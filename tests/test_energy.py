@@ -1,4 +1,4 @@
-"""Power from NVML's energy counter, with a stand-in for it."""
+"""Power from NVML's energy counter, with a stand-in for the counter."""
 
 import itertools
 import time
@@ -44,7 +44,7 @@ class TestPower:
 
 
 class Clocked:
-    """A device whose runs take a time of their own, on a clock that stands still meanwhile."""
+    """A device whose runs take a set time, on a clock that stands still otherwise."""
 
     def __init__(self, op_s: float) -> None:
         self.now, self.queued, self.runs, self._op_s = 50.0, 0, 0, op_s
@@ -73,7 +73,7 @@ def test_runs_follow_each_other(op_s: float) -> None:
 
 
 def counting(nvml: Any, joules: Any) -> None:
-    """Let the stand-in count: a number of joules for each time that it is asked."""
+    """Let the stand-in return one of these numbers of joules for each reading."""
     source = iter(joules)
     nvml.nvmlDeviceGetTotalEnergyConsumption = lambda gpu: next(source) * 1000
 

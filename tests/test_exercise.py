@@ -1,4 +1,4 @@
-"""Exercises: kernels with blanks, hints for them, and the way to the reference."""
+"""Exercises: kernels with blanks, hints, and the way to the reference."""
 
 import re
 from pathlib import Path
@@ -21,7 +21,7 @@ def tokens(kernel: str) -> str:
 
 
 def filled(kernel: str, number: int, code: str) -> str:
-    """The kernel with the answer in the place of a blank; the semicolon of a statement is there already."""
+    """The kernel with a blank replaced by the answer. The semicolon of a statement is already there."""
     answer = code.partition("  //")[0]
     answer = answer.removesuffix(";") if code.endswith(";") else answer
     return re.sub(rf"\bBLANK_{number}\b", lambda _: answer, kernel)

@@ -1,4 +1,4 @@
-"""``run.py explain``: what the counters come to, the findings, and the page in a browser."""
+"""``run.py explain``: the totals of the counters, the findings, and the page in a browser."""
 
 import json
 import re
@@ -88,7 +88,7 @@ def test_a_copy_in_bulk_is_one_step() -> None:
     found["bytes"][1:7] = 128
     assert steps(found).end.tolist() == [1] * 7 + [2]
     found["bytes"][1:7] = (
-        16  # cp.async: each lane starts its own, and each turn of the loop is an instruction
+        16  # for cp.async each lane starts its own copy, and each iteration is an instruction
     )
     assert steps(found).end.tolist() == [1, 2, 2, 3, 3, 4, 4, 5]
 
@@ -175,14 +175,14 @@ def test_room_is_shared_out() -> None:
 def explained(folder: Path, *words: str) -> Path:
     """The page of a variant."""
     page = folder.with_name("page.html")
-    page.write_text(f"<!doctype html>{MARK}")  # a page of before is replaced
+    page.write_text(f"<!doctype html>{MARK}")  # an earlier page is replaced
     assert main(["explain", *words, "--shape", SIZES, "--out", str(page)]) == 0
     return page
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of a kernel with bank conflicts, and of another one that has none."""
+    """The page of a kernel with bank conflicts, and of another one without."""
     folder = plant("conflicts", tmp_path_factory.mktemp("pages") / "conflicts")
     return explained(folder, str(folder), "--beside", "m1/direct")
 
@@ -204,7 +204,7 @@ def test_the_page_names_the_line_of_a_planted_conflict_and_needs_nothing_else(pa
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", sorted(CHANGES.keys() - {"conflicts"}))
 def test_planted_slowness_is_found_with_its_line(kind: str, tmp_path: Path) -> None:
-    """Of what stands out first, the page names the lines."""
+    """The page names the lines of its first finding."""
     folder = plant(kind, tmp_path / kind)
     (kernel,) = data_of(explained(folder, str(folder)))["variants"][0]["kernels"]
     found = kernel["findings"]
@@ -259,7 +259,7 @@ MARKS = [
 
 
 def test_contrast() -> None:
-    """WCAG AA: 4.5 for text, 3 for what else has a meaning."""
+    """WCAG AA requires 4.5 for text, and 3 for other meaningful elements."""
     style = (WEB / "style.css").read_text()
     light, dark = (
         dict(re.findall(r"--([\w-]+): (#[0-9a-fA-F]{6});", part)) for part in style.split("@media", 2)[:2]
@@ -329,7 +329,8 @@ def test_the_page_answers_in_a_browser(page: Path, browser: Browser) -> None:
     assert "warp 2: " in found["right"]
     assert found["right"] != found["up"]
     source = (page.with_name("conflicts") / "kernel.cu").read_text().splitlines()
-    first = 1 + source.index("  const int P = H - R + 1, Q = W - S + 1;")  # the first that does something
+    # The first statement that does something
+    first = 1 + source.index("  const int P = H - R + 1, Q = W - S + 1;")
     assert found["home"] == found["focus"] == str(first)
     assert found["stops"] == 1
     assert found["finding"] == line[1]
@@ -355,7 +356,7 @@ def test_the_page_fits_from_phone_to_projector(width: int, dark: bool, page: Pat
 
 @pytest.mark.exhaustive
 def test_lessons_pictures_say_what_would_be_drawn_now(tmp_path: Path) -> None:
-    """The third one takes longer to count than it is worth here."""
+    """The third picture would take too long to count here."""
     docs = ROOT / "docs"
     command = [sys.executable, docs / "lessons.py", tmp_path, "coalescing", "reuse"]
     drawing = subprocess.run(command, check=False, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""What a new user met in the first hour and should not meet again; other tests have their parts of it."""
+"""Obstacles that a new user met in the first hour; other tests cover some of them."""
 
 import errno
 import os
@@ -25,7 +25,7 @@ from mini_dnn.variant import find, names
 from mini_dnn.variant.scaffold import create
 
 Output = pytest.CaptureFixture[str]
-WIDEST = 130  # characters of a line that has no path in it
+WIDEST = 130  # characters of a line without a path
 
 
 def test_the_list_says_where_a_variant_runs(capsys: Output) -> None:
@@ -57,7 +57,7 @@ def test_the_note_about_the_data_is_short(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_locale_that_has_ascii_alone(tmp_path: Path) -> None:
-    """A user's own kernel may have other signs: it cannot be read there, or is printed without them."""
+    """A user's kernel may contain other characters; it is unreadable there, or is printed without them."""
     kernel = create(str(tmp_path / "mine"), find("m1")) / "kernel.cu"
     kernel.write_text(f"// Idea: √K – “quoted”\n{kernel.read_text()}", encoding="utf-8")
 
@@ -91,7 +91,7 @@ def test_ctrl_c_while_modules_are_imported(monkeypatch: pytest.MonkeyPatch, caps
 
 
 def test_a_python_without_the_packages() -> None:
-    """It is that of the machine, where nobody has activated .venv."""
+    """This is the system's Python, if .venv is not activated."""
     words = [sys.executable, "-S", "-E", str(ROOT / "run.py"), "list"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 2
@@ -149,7 +149,7 @@ def test_files_that_were_not_copied_are_one_reason(tmp_path: Path) -> None:
 
 
 def test_own_variants_are_not_looked_at_as_the_projects() -> None:
-    """git ignores them, so tests of style and headers do not see them."""
+    """git ignores them, so the tests of style and headers do not see them."""
     ignored = subprocess.run(["git", "check-ignore", "-q", "mine/idea/kernel.cu"], cwd=ROOT, check=False)
     assert ignored.returncode == 0
     assert Counter(name.partition("/")[0] for name in names())["mine"] == 0

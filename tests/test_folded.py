@@ -1,4 +1,4 @@
-"""The fast residual network on the CPU gives what the layers give in float64."""
+"""The fast residual network on the CPU gives the same results as the layers in float64."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ ODD = ResNetSizes(33, 2, "imagenet", (5, 7, 9, 11), (1, 1, 1, 1), 3, (2, 1, 2, 1
 
 
 def arrays_of(sizes: ResNetSizes) -> dict[str, np.ndarray]:
-    """Weights whose norms do something."""
+    """Weights whose norms are not the identity."""
     rng = np.random.default_rng(1)
     found = {}
     for name, shape in sizes.shapes.items():
@@ -35,7 +35,7 @@ def arrays_of(sizes: ResNetSizes) -> dict[str, np.ndarray]:
 
 
 def probabilities(sizes: ResNetSizes, arrays: dict[str, np.ndarray], x: np.ndarray) -> np.ndarray:
-    """By the layers, in float64."""
+    """The results of the layers in float64."""
     network = resnet.build(sizes, np.random.default_rng(0), np.float64)
     for name, parameter in network.parameters().items():
         parameter.value[...] = arrays[name]
@@ -54,22 +54,22 @@ def test_scores_are_the_layers(sizes: ResNetSizes, threads: int, monkeypatch: py
     monkeypatch.setattr(folded, "IMAGES", 4)
     monkeypatch.setattr(
         folded_layers, "BLOCK", 16
-    )  # so that some layers have several, and others one that is smaller
+    )  # so that some layers have several tiles, and others one smaller tile
     monkeypatch.setattr(folded_layers, "SMALL", 2000)
     arrays = arrays_of(sizes)
     fast = FoldedResNet(sizes, arrays, threads)
-    x = images(sizes, 9)  # more than go through the layers together
+    x = images(sizes, 9)  # more images than pass through the layers at once
     expected = probabilities(sizes, arrays, x)
     for count in (1, 9, 2):
         scores = fast.scores(x[:count])
         assert scores.dtype == np.float32
-        exact = np.log(expected[:count])  # scores but for a number of each image
+        exact = np.log(expected[:count])  # scores, up to a constant for each image
         exact += (scores - exact).mean(axis=1, keepdims=True)
         assert np.abs(scores - exact).max() <= ALLOWED * np.abs(exact).max()
 
 
 def test_without_a_hold_on_blas(monkeypatch: pytest.MonkeyPatch) -> None:
-    """BLAS has the threads then, and ours are not used."""
+    """In this case BLAS uses its own threads, and ours are not used."""
 
     @contextmanager
     def unknown() -> Iterator[bool]:
@@ -107,7 +107,7 @@ def test_blas_has_its_threads_back() -> None:
 
 
 def test_winograds_products_are_the_convolution() -> None:
-    """Of one tile and one channel, by the definition."""
+    """One tile and one channel, by the definition."""
     rng = np.random.default_rng(4)
     d, g = rng.standard_normal((6, 6)), rng.standard_normal((3, 3)).astype(np.float32)
     expected = [[(d[p : p + 3, q : q + 3] * g).sum() for q in range(4)] for p in range(4)]

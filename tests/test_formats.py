@@ -1,4 +1,4 @@
-"""The formats of ``classify``: the same bytes as csv, json and pyarrow write for a picture at a time."""
+"""The formats of ``classify``: the same bytes as csv, json and pyarrow write one picture at a time."""
 
 import csv
 import io
@@ -52,7 +52,7 @@ VALUES = np.array(
 
 
 def answers(top: int, broken: str, count: int = 40) -> Answers:
-    """Random ones; each letter of ``broken`` says of a picture, in turn, that it cannot be read."""
+    """Random answers. Each letter of ``broken`` describes a picture that cannot be read."""
     rng = np.random.default_rng(top)
     errors = ['it is damaged, and "empty" ü' if broken[i % len(broken)] == "x" else "" for i in range(count)]
     good = errors.count("")
@@ -67,7 +67,7 @@ def answers(top: int, broken: str, count: int = 40) -> Answers:
 def pictures(
     given: Answers, labels: list[int] | None
 ) -> Iterator[tuple[dict[str, Any], list[tuple[Any, ...]]]]:
-    """The object and the rows of a table of each picture, one at a time."""
+    """The object and the table rows of each picture, one at a time."""
     rows = iter(zip(given.classes.tolist(), given.probabilities.tolist(), strict=True))
     for name, error, label in zip_longest(given.names, given.errors, labels or ()):
         found: dict[str, Any] = {"file": name} | ({} if label is None else {"label": label})
@@ -152,7 +152,7 @@ def test_every_probability_has_the_digits_that_repr_gives_it() -> None:
 
 
 def test_probabilities_are_rounded_as_by_python() -> None:
-    """Also halves, of which fp32 has some: 2 ** -7 has seven decimals, the last of them a 5."""
+    """This includes halves, which occur in fp32: 2 ** -7 has seven decimals, of which the last is a 5."""
     some = np.concatenate([VALUES, np.arange(129) / np.float32(128), 2.0 ** -np.arange(30)]).astype(
         np.float32
     )

@@ -1,4 +1,4 @@
-"""Convolution, ReLU and max-pool in one kernel: its forms, and what the maximum must not hide."""
+"""Convolution, ReLU and max-pooling in one kernel: its forms, and values that the maximum must not hide."""
 
 from contextlib import closing
 from dataclasses import replace
@@ -36,7 +36,7 @@ def test_without_bulk_copies(shape: ConvPoolShape, variant: Variant, device: Dev
 def test_a_batch_in_parts(
     shape: ConvPoolShape, variant: Variant, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a device with room for three images; to the last bit what one part gives."""
+    """A device with memory for only three images gives the same bits as one that needs no parts."""
     shape = shape.with_batch(7)
     arrays = OPERATION.inputs(shape, seed=0)
     whole = run(variant, shape, arrays, device)

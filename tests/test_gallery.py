@@ -1,4 +1,4 @@
-"""The verdicts in the README are those of now."""
+"""The verdicts in the README are up to date."""
 
 import importlib.util
 import re

@@ -1,4 +1,4 @@
-"""What the operation ``gemm`` promises beyond the matrix of all operations."""
+"""Tests of the operation ``gemm`` beyond those that all operations share."""
 
 from dataclasses import replace
 from typing import Any
@@ -23,7 +23,7 @@ LARGE = [
 
 
 def solved(problem: GemmShape) -> tuple[ops.Arrays, np.ndarray]:
-    """Inputs, and the right output in its type."""
+    """The inputs, and the right output in its type."""
     arrays = OPERATION.inputs(problem, seed=0)
     dtype = problem.arrays["c"].dtype
     return arrays, answer(problem, arrays)["c"].astype(dtype)
@@ -256,7 +256,8 @@ def test_hints_at_tiles_that_are_transposed(tile: int, turned: str) -> None:
     arrays, _ = solved(problem)
     (a, b) = (np.pad(operand[0], 32)[32:, 32:] for operand in operands(problem, arrays))
     c = np.zeros((9, 21))
-    for row, col, l0, at in np.ndindex(9, 21, 32 // tile, tile):  # as a thread adds its tiles
+    # In the order in which a thread adds its tiles
+    for row, col, l0, at in np.ndindex(9, 21, 32 // tile, tile):
         row0, col0, start = row // tile * tile, col // tile * tile, l0 * tile
         left = a[row0 + at, start + row - row0] if turned == "a" else a[row, start + at]
         c[row, col] += left * (b[start + col - col0, col0 + at] if turned == "b" else b[start + at, col])
@@ -266,7 +267,7 @@ def test_hints_at_tiles_that_are_transposed(tile: int, turned: str) -> None:
 
 @pytest.mark.parametrize("ldc", [0, 29])
 def test_what_is_far_off_is_no_rounding(ldc: int) -> None:
-    """The bound of sums in half is wider than a term; the gap is not what tells wrong elements apart."""
+    """The bound for sums in half precision is larger than a term; a gap does not identify wrong elements."""
     problem = GemmShape(9, 21, 200, ldc=ldc)
     arrays, _ = solved(problem)
     allowed, right = bound(problem, arrays, "fp16_sum"), answer(problem, arrays)

@@ -1,4 +1,4 @@
-"""``gemm/v11_ahead``: its tiles, what it loads before its wait, and what it leaves to another rung."""
+"""``gemm/v11_ahead``: its tiles, the loads before its wait, and problems left to another rung."""
 
 from dataclasses import replace
 from typing import Any
@@ -17,8 +17,9 @@ RUNG = find("gemm/v11_ahead")
 RULES: dict[str, Any] = RUNG.plan.__globals__  # type: ignore[union-attr]
 TILES: list[Any] = list(RULES["TILES"])
 WHOLE_SUMS, HALF_SUMS = ([tile for tile in TILES if tile.split == split] for split in (1, 2))
-LONG = GemmShape(75, 136, 1096, "fp16", "bf16", "nt", 2, 0.5)  # blocks have 8 steps, or 9: more than a ring
-PROBLEMS = [  # all of k at once, or more steps than a ring has; ends within tiles
+# Blocks have 8 or 9 steps, more than a ring has stages
+LONG = GemmShape(75, 136, 1096, "fp16", "bf16", "nt", 2, 0.5)
+PROBLEMS = [  # all of k at once, or more steps than a ring has stages; ends within tiles
     GemmShape(40, 72, 712, "fp16", "fp16"),
     GemmShape(130, 136, 64, "bf16", "bf16", "nt", 2, 0.5),
     GemmShape(5, 24, 24, "fp16", "bf16", "nn", 3, 1.0, 0.0, 32, 40, 48),
@@ -27,7 +28,7 @@ PROBLEMS = [  # all of k at once, or more steps than a ring has; ends within til
 
 
 def launch(problem: GemmShape) -> Launch:
-    """The one that a plan has."""
+    """The only launch of the plan."""
     (step,) = RUNG.planned(problem, SM_90_BYTES).steps
     assert isinstance(step, Launch)
     return step
@@ -52,7 +53,7 @@ def test_tiles(problem: GemmShape, tile: Any, device: Device, monkeypatch: pytes
 def test_blocks_have_the_shared_memory_that_they_need(tile: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(RULES, "choose", lambda p: tile)
     of_block = launch(GemmShape(4096, 4096, 4096, "fp16", "fp16")).shared_bytes + 2 * 1024
-    assert tile.blocks * of_block <= 228 * 1024  # a part is the system's, and mbarriers have their place, too
+    assert tile.blocks * of_block <= 228 * 1024  # the system reserves a part, and mbarriers need space, too
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,7 @@ SQUARE = GemmShape(64, 64, 64, "fp16", "fp16")
 
 
 def chained(constant: str, b: str, device: Device) -> np.ndarray:
-    """c of two products: the first one's c is a of the second, or its b."""
+    """c of two products: c of the first product is a of the second, or b."""
     variant, problem = RUNG, replace(SQUARE, constant=constant)
     plans = [find("gemm/v11_ahead").planned(p, SM_90_BYTES) for p in (SQUARE, problem)]
     executions = [Execution(p, device.compile(p.source, p.defines), device) for p in plans]
@@ -122,7 +123,7 @@ def test_what_is_not_constant_is_found_by_checked_mode() -> None:
         GemmShape(256, 256, 4096, "fp16", "fp16"),  # a few tiles: more than two blocks for each
         GemmShape(512, 512, 8192, "fp16", "fp16"),
         GemmShape(384, 1056, 3000, "fp16", "fp16"),  # more tiles than that, but a quarter of the blocks idle
-        GemmShape(600, 1024, 2048, "fp16", "fp16"),  # too many
+        GemmShape(600, 1024, 2048, "fp16", "fp16"),  # too many tiles
         GemmShape(512, 511, 512, "fp16", "fp16"),
         GemmShape(1, 512, 512, "fp16", "fp16"),
     ],

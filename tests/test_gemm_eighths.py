@@ -1,4 +1,4 @@
-"""``gemm/v12_eighths``: rows of a that are read in place, and what it leaves to another rung."""
+"""``gemm/v12_eighths``: rows of a that are read in place, and problems that it leaves to another rung."""
 
 from dataclasses import replace
 from typing import Any
@@ -17,14 +17,15 @@ RUNG = find("gemm/v12_eighths")
 RULES: dict[str, Any] = RUNG.plan.__globals__  # type: ignore[union-attr]
 TILES: list[Any] = list(RULES["OWN"])
 PROBLEMS = [
-    GemmShape(8, 8, 1, "fp16", "fp16"),  # a row in each eighth
+    GemmShape(8, 8, 1, "fp16", "fp16"),  # one row in each eighth
     GemmShape(9, 3, 7, "bf16", "bf16"),
     GemmShape(71, 257, 63, "fp16", "fp16"),  # b is copied; c ends with parts of pieces
-    GemmShape(150, 264, 129, "fp16", "fp16"),  # b is read in place, and not as many rows in each eighth
-    GemmShape(64, 128, 68, "fp16", "bf16"),  # c leaves by tensor copies
+    # B is read in place, and the eighths differ in their numbers of rows
+    GemmShape(150, 264, 129, "fp16", "fp16"),
+    GemmShape(64, 128, 68, "fp16", "bf16"),  # c is stored by tensor copies
     GemmShape(72, 300, 65, "bf16", "fp32", "nn", 1, 0.5, -1.5),
     GemmShape(65, 70, 130, "fp16", "fp16", "nn", 1, 2.0, 0.0, 0, 72, 75),  # gaps behind rows of b and c
-    GemmShape(1100, 20, 90, "fp16", "fp16"),  # several tiles below each other in an eighth
+    GemmShape(1100, 20, 90, "fp16", "fp16"),  # several tiles, one below the other, in each eighth
     GemmShape(40, 600, 450, "fp16", "fp16"),  # more steps than a ring has stages
 ]
 

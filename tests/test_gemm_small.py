@@ -20,18 +20,18 @@ SMALL = [t for t in TILES if t.kind == RULES["SMALL"]]
 SHORT = [t for t in TILES if t.kind == RULES["ANYWHERE"] and t.stages == 1]
 DEEP = [t for t in TILES if t.kind == RULES["ANYWHERE"] and t.stages > 1]
 DEEP += [replace(DEEP[0], **fields) for fields in ({"parts": 1}, {"rows": 64, "parts": 2, "blocks": 3})]
-ALIGNED = [  # with a k of more stages than a ring has, ends within eight elements, and odd rows of c
+ALIGNED = [  # among them a k of more stages than a ring has, ends within eight elements, and odd rows of c
     GemmShape(40, 72, 712, "fp16", "fp16"),
     GemmShape(33, 50, 70, "fp16", "bf16", "nt", 2, 1.0, 0.0, 72, 72, 51),
     GemmShape(30, 44, 100, "bf16", "fp32", "tn", 2, 0.5, -1.5, 32, 48),
     GemmShape(136, 20, 584, "fp16", "fp16", "tt"),
 ]
-PARTED = [  # each of four blocks gets a step, or more steps than a ring has
+PARTED = [  # each of four blocks gets one step, or more steps than a ring has stages
     GemmShape(72, 130, 270, "fp16", "fp16", "nt", 2, 0.5, 1.0, 272, 272, 133),
     GemmShape(136, 264, 2200, "fp16", "fp16"),
     GemmShape(72, 136, 320, "bf16", "fp32", "tt", 2, 0.5, -1.5),
 ]
-ODD = [  # lines that start anywhere
+ODD = [  # lines that start at any address
     GemmShape(70, 100, 300, "fp16", "fp16", "nn", 1, 1.0, 0.0, 301, 0, 101),
     GemmShape(3, 131, 401, "fp16", "fp16"),
     GemmShape(33, 50, 277, "bf16", "bf16", "nt", 2, 1.0, 0.0, 279, 278, 51),
@@ -39,14 +39,14 @@ ODD = [  # lines that start anywhere
     GemmShape(77, 67, 130, "fp16", "fp16", "tt", 2, 0.5, 1.5),
     GemmShape(2, 3, 1, "fp16", "fp16"),
 ]
-# Each tile meets every size in rows, which is one kernel, and one or two other forms: each is another one.
+# Each tile is tested with every size in rows, which needs one kernel, and with one or two other forms.
 ODD_IN_TILES = [
     pytest.param(problem, tile, id=f"{problem.text}-tile{at}")
     for at, tile in enumerate(DEEP)
     for number, problem in enumerate(ODD)
     if problem.layout == "nn" or (at + number) % 2 == 0
 ]
-COLUMNS = [  # of a matrix: whole or partial groups of eight, k in one block or in several
+COLUMNS = [  # columns of a matrix: whole or partial groups of eight, with k in one block or in several
     GemmShape(1, 200, 3000, "fp16", "fp16"),
     GemmShape(1, 99, 70, "bf16", "fp32", "nn", 2, 0.5, -1.5, 0, 104),
     GemmShape(77, 1, 600, "fp16", "fp16", "tt", 2, 1.0, 2.0, 80),
@@ -85,7 +85,7 @@ def test_short_sums(k: int, layout: str, tile: Any, device: Device, monkeypatch:
 @pytest.mark.parametrize("problem", PARTED, ids=lambda p: p.text)
 def test_parts(problem: GemmShape, blocks: int, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(RULES, "choose", lambda p: LONG)
-    monkeypatch.setitem(RULES, "AT_ONCE", {1: blocks})  # a block has one tile, or all of them
+    monkeypatch.setitem(RULES, "AT_ONCE", {1: blocks})  # a block has one tile, or all tiles
     assert kernels(RUNG, problem) == ["gemm_parts", "add_parts"]
     assert solved(RUNG, problem, device, seed=1).ok
 
@@ -144,7 +144,7 @@ def test_the_choice_suits_the_shape(sizes: tuple[int, int, int], tile: Any) -> N
     [
         GemmShape(1024, 1024, 1024, "fp16", "fp16"),
         GemmShape(511, 513, 515, "fp16", "fp16"),
-        GemmShape(1, 200, 3000, "fp16", "fp16", "nt"),  # the matrix lies in rows
+        GemmShape(1, 200, 3000, "fp16", "fp16", "nt"),  # the matrix is stored in rows
         GemmShape(1, 201, 3000, "fp16", "fp16"),  # its lines are not aligned
     ],
     ids=lambda p: p.text,

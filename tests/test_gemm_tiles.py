@@ -21,7 +21,7 @@ SHAPES = [
     GemmShape(72, 136, 320, "bf16", "fp32", "tt", 2, 0.5, -1.5),
     GemmShape(150, 100, 400, "fp16", "fp16", "tn"),
 ]
-SHORT = [  # operands that end within 16 bytes, with several lines in them
+SHORT = [  # operands that end within 16 bytes, with several lines in these
     GemmShape(3, 2, 1, "fp16", "fp16"),
     GemmShape(67, 3, 5, "fp16", "fp32", "nt", 3, 2.0, 1.0),
     GemmShape(9, 131, 2, "bf16", "bf16", "tt"),
@@ -30,7 +30,7 @@ SHORT = [  # operands that end within 16 bytes, with several lines in them
 
 
 def agrees(problem: GemmShape, tile: Any, device: Device, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether a tile does a problem, one cluster at a time: a block has several tiles."""
+    """Whether a tile gives the right result with one cluster at a time, so that a block has several tiles."""
     monkeypatch.setitem(RULES, "choose", lambda p: tile)
     if tile.split == 1:
         monkeypatch.setitem(RULES, "AT_ONCE", {tile.cluster: 1})

@@ -1,4 +1,4 @@
-"""Matrix products of bfloat16, with gaps between lines, and of values that are no ordinary numbers."""
+"""Matrix products of bfloat16, with gaps between lines, and of infinite, NaN and tiny values."""
 
 from dataclasses import replace
 
@@ -44,7 +44,7 @@ def test_an_output_has_eight_bits(rng: np.random.Generator) -> None:
     rounded = expected["c"].astype("bfloat16")
     assert compare_all({"c": rounded}, expected, allowed).ok
     assert audit(problem, arrays, {"c": rounded}, "fp32", rng) == ""
-    bits = rounded.view(np.uint16) & 0xFFFE  # of seven
+    bits = rounded.view(np.uint16) & 0xFFFE  # of seven bits
     assert not compare_all({"c": bits.view("bfloat16")}, expected, allowed).ok
     assert probe(replace(problem, out="fp32"), "fp32", rng) is not None
 
@@ -100,7 +100,7 @@ def test_a_pitch_that_is_ignored_is_named(change: dict[str, int], words: str) ->
 
 
 def test_gaps_are_no_missing_results(emulator: Device) -> None:
-    """Neither in a measurement nor where a part of the batch is done at a time."""
+    """Gaps count neither in a measurement nor if a part of the batch is computed at a time."""
     setting = Setting(emulator, entries=None)
     variant = find("gemm/v0")
     arrays = OPERATION.inputs(GAPPED, seed=0)
@@ -113,7 +113,7 @@ def test_gaps_are_no_missing_results(emulator: Device) -> None:
 
 
 def special(problem: GemmShape, kind: str) -> ops.Arrays:
-    """Inputs with a few values of a kind, in rows and columns of their own."""
+    """Inputs with a few values of a kind in separate rows and columns."""
     arrays = {name: array.copy() for name, array in OPERATION.inputs(problem, seed=0).items()}
     a, b = operands(problem, arrays)
     limits = ml_dtypes.finfo(a.dtype)
@@ -143,13 +143,13 @@ SPECIAL = [
     for problem in (GemmShape(20, 24, 40, dtype, dtype) for dtype in TYPES)
     if not variant.limit_for(problem)
     for kind in ("infinities", "zeros", "subnormals", "large", "past half")
-    if (problem.dtype, kind) != ("fp16", "past half")  # it has no such numbers
+    if (problem.dtype, kind) != ("fp16", "past half")  # fp16 cannot represent such numbers
 ]
 
 
 @pytest.mark.parametrize(("name", "problem", "kind"), SPECIAL)
 def test_special_values_on_every_rung(name: str, problem: GemmShape, kind: str, emulator: Device) -> None:
-    """As float64 has them: infinite, NaN or tiny, and infinite where the type holds no such number."""
+    """Results are those of float64: NaN, tiny, or infinite if they exceed the type's range."""
     variant = find(name)
     arrays = special(problem, kind)
     expected, allowed = answer(problem, arrays), bound(problem, arrays, variant.precision)
@@ -166,7 +166,7 @@ def test_what_float64_has_is_computed_and_not_assumed() -> None:
     assert np.isnan(answer(problem, arrays)["c"]).all()
     arrays["b"][:] = 1
     assert answer(problem, arrays)["c"] == INF
-    column = GemmShape(3, 1, 4)  # a library may multiply a vector in another way
+    column = GemmShape(3, 1, 4)  # a library may multiply a vector differently
     given = {"a": np.zeros((1, 3, 4), np.float32), "b": np.full((1, 4, 1), INF, np.float32)}
     assert np.isnan(answer(column, given)["c"]).all()
 
