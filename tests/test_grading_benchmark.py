@@ -1,4 +1,4 @@
-"""What grading costs is measured by clocks in the processes that it starts."""
+"""The cost of grading is measured by clocks in the processes that it starts."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ FUNCTIONS = (
     "__device__ float up(float a) { return a + 1; }\n__device__ float down(float a) { return a - 1; }\n"
 )
 WRITES = ALONE + " __device__ void g(long* p, long at, long to) { p[at] = to; }\n"
-HONEST = {  # and what x[0] is afterwards, with n = 3
+HONEST = {  # and the value of x[0] afterwards, with n = 3
     "virtual functions of an unknown class": (
         SHAPES,
         "A a; B b; const A* p = n & 1 ? &b : &a; x[i] = p->f(x[i])",
@@ -138,7 +138,7 @@ HONEST = {  # and what x[0] is afterwards, with n = 3
         5,
     ),
 }
-WILD = {  # what the machine code does not forbid, and checked mode has to tell
+WILD = {  # the machine code does not forbid these, so checked mode has to find them
     "a function's middle": (
         ALONE + " void f(float* p) { *p += 1; }",
         "((void (*)(float*))((char*)(void*)&f + 12 + (n & 1)))(x + i)",
@@ -170,7 +170,7 @@ WILD = {  # what the machine code does not forbid, and checked mode has to tell
     ),
     "over a saved register": (WRITES, "long own = 0; g(&own, -n - 1, (long)x); x[i] = own"),
 }
-PLACES = (  # a function that keeps the place of its result on the stack while it calls another one
+PLACES = (  # a function that keeps the address of its result on the stack while it calls another function
     "struct P { float a[6]; };\n"
     + WRITES
     + ALONE
@@ -201,7 +201,7 @@ def test_where_a_call_leads_is_looked_at(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("aligned", ["", pytest.param("alignas(64)", marks=pytest.mark.exhaustive)])
 def test_the_place_of_a_result_stays_what_it_was(aligned: str, tmp_path: Path) -> None:
-    """Wherever a function that it calls writes: to a variable, or not at all."""
+    """This holds wherever a called function writes: to a variable, or not at all."""
     judged(
         f"#define ALIGNED {aligned}\n{PLACES}",
         "x[i] = f(x, n - 30, (long)(x + 100), 2, 2, 3, 4).a[3]",

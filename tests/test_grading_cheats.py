@@ -1,4 +1,4 @@
-"""No cheat earns a point, each is told why, and none leaves anything behind."""
+"""No cheat earns a point; each gets a message that gives the reason, and none leaves anything behind."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from mini_dnn.variant.scaffold import create
 pytestmark = pytest.mark.skipif(not Isolation().full, reason=f"no isolation here: {Isolation()}")
 
 
-OF_OTHERS = (  # they call other variants
+OF_OTHERS = (  # these call other variants
     *("m3/ladder_gemm", "networks/vit/fused", "networks/vit/layer_by_layer"),
     *(f"networks/resnet18/{name}" for name in ("v0_transfers", "v1_conv_bn", "v2_layers", "v3_shared")),
     *("networks/resnet18/v4_tensor_cores", "attention/v10_heads", "attention/v11_odd_token"),
     *("gemm/v10_small", "gemm/v11_ahead", "gemm/v12_eighths"),
 )
-NOT_ALONE = ("linear/v2_ahead",)  # includes a header of another variant, which a submission does not have
+NOT_ALONE = ("linear/v2_ahead",)  # it includes a header of another variant, which a submission does not have
 OFTEN = (  # one of each operation, one on the host, one that needs a GPU
     *{
         find(name).op: name
@@ -45,7 +45,7 @@ GRADED = [
     for at, name in enumerate(names_of_variants())
     if name in OFTEN or (at % 3 == 0 and name not in NOT_ALONE)
 ]
-ALIKE = (  # for a run that is not brief
+ALIKE = (  # variants that are tested only in a run that is not brief
     *("asks_for_all_memory", "copies_first_image", "drops_small_terms", "huge_library", "rounds_to_bfloat16"),
 )
 HANGING = ("endless_kernel", "endless_plan", "memory_bomb")
@@ -65,18 +65,18 @@ def grounds(folder: Path, text: str) -> Iterator[tuple[Path, Grader]]:
 
 @pytest.fixture(scope="module")
 def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Grader]]:
-    """Results with a grade in them, a rubric, another submission, and a grader."""
+    """Results with a grade, a rubric, another submission, and a grader."""
     yield from grounds(tmp_path_factory.mktemp("grading"), QUICK)
 
 
 @pytest.fixture(scope="module")
 def impatient_ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Grader]]:
-    """The same, and the grader waits for an answer for no longer than a second."""
+    """The same with a grader that waits at most a second for an answer."""
     yield from grounds(tmp_path_factory.mktemp("grading"), QUICK.replace("seconds = 300", "seconds = 1"))
 
 
 def skipped(name: str) -> object:
-    """Bare system calls are written for one kind of processor."""
+    """Direct system calls are written for one kind of processor."""
     other = name.startswith("bare_") and platform.machine() != "x86_64"
     marks = [pytest.mark.skipif(other, reason="system calls of x86-64")]
     return pytest.param(name, marks=[*marks, pytest.mark.exhaustive] if name in ALIKE else marks)
@@ -113,7 +113,7 @@ def test_a_guessed_path_tells_nothing(name: str, ground: tuple[Path, Grader], tm
 
 @pytest.fixture(scope="module")
 def checking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grader]:
-    """A grader that looks at kernels in checked mode."""
+    """A grader that runs kernels in checked mode."""
     folder = tmp_path_factory.mktemp("checking")
     text = QUICK.replace("hidden = 3 }", "checked = 3 }\n[checked]\nshapes = [[2, 3, 9, 11, 5, 3, 2]]")
     (folder / "checked.toml").write_text(text)
@@ -130,7 +130,10 @@ def test_checked_mode_is_not_silenced(name: str, checking: Grader, tmp_path: Pat
 
 
 def test_a_race_where_nobody_looks_is_found_and_not_told(tmp_path: Path) -> None:
-    """At a hidden shape of checked mode; the points for it are gone, and the message names nothing."""
+    """The race occurs at a hidden shape of checked mode.
+
+    Its points are lost, and the message names nothing.
+    """
     text = QUICK.replace("hidden = 3 }", "checked = 3 }\n[checked]\nshapes = [[2, 3, 9, 11, 5, 3, 2]]")
     (tmp_path / "any.toml").write_text(text + "hidden = [[3, 3, 9, 11, 5, 3, 2]]\n")
     folder = honest(tmp_path)
@@ -163,8 +166,8 @@ def test_honest_submissions_are_not_refused(
         "m3/fp32_split",
         "layers/fused",
         "networks/resnet18/v",
-    )  # they include another folder's files
-    if name.startswith(shared):  # and a submission stands alone
+    )  # they include files of another folder
+    if name.startswith(shared):  # a submission cannot do that
         folder = create(str(tmp_path / "copy"), variant)
     among = [*variant.operation.check, *variant.operation.spare]
     taken = [problem.numbers for problem in among if not variant.limit_for(problem)]
@@ -181,7 +184,7 @@ def test_honest_submissions_are_not_refused(
 
 @pytest.fixture(scope="module")
 def exact(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, str], Grader]]:
-    """A grader for an operation and problems, which takes every precision that a shipped variant claims."""
+    """A grader for an operation and problems that accepts every precision of a shipped variant."""
     folder, graders = tmp_path_factory.mktemp("honest"), ExitStack()
 
     @cache

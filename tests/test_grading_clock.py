@@ -37,7 +37,7 @@ ALONE = (pytest.mark.gpu, pytest.mark.gpu_alone)
 
 @pytest.fixture(scope="module", params=["stand-in", pytest.param("cuda", marks=ALONE)])
 def clock(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Where times come from."""
+    """The source of the times."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         if request.param == "cuda":
             request.getfixturevalue("cuda")
@@ -57,7 +57,7 @@ def grader_at(folder: Path, precision: str, performance: str) -> Grader:
 
 @pytest.fixture(scope="module")
 def exact(clock: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Grader]:
-    """A grader for few images: what some cheats keep in a variable must fit."""
+    """A grader for few images, because some cheats store them in a variable."""
     folder = tmp_path_factory.mktemp("exact")
     performance = "batch = 20\nfull = 1000\nnone = 2000\nwarm_up = 1\nrepeats = 3"
     with grader_at(folder, "fp32", performance) as grader:
@@ -103,7 +103,7 @@ def test_a_gpu_whose_kernels_reach_the_clock(
 
 
 def test_a_gpu_that_namespaces_hide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server that does not see it is not kept."""
+    """A fork server that cannot see the GPU is not kept."""
     asked: list[ForkServer] = []
 
     def look(server: ForkServer, device: str) -> DeviceInfo:
@@ -124,7 +124,7 @@ def test_a_gpu_that_namespaces_hide(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.gpu_alone
 @pytest.mark.exhaustive
 def test_a_score_repeats_within_a_hundredth(cuda: Device, tmp_path: Path) -> None:
-    """With thresholds so steep that a hundredth of the time is a hundredth of the points."""
+    """The thresholds are so close that a hundredth of the time is a hundredth of the points."""
 
     def points(run: str, full: float, none: float) -> float:
         folder = tmp_path / run
@@ -137,7 +137,7 @@ def test_a_score_repeats_within_a_hundredth(cuda: Device, tmp_path: Path) -> Non
         return next(c.points for c in grade.checks if c.name.endswith("performance"))
 
     full, none = 0.001, 1.0
-    part = none - (none - full) * points("first", full, none) / 10  # of the reference's time
+    part = none - (none - full) * points("first", full, none) / 10  # as a share of the reference's time
     assert full < part < none
     scores = [5.0, points("second", part / 2, part * 1.5), points("third", part / 2, part * 1.5)]
     assert max(scores) - min(scores) <= 0.01 * 10, scores
@@ -145,7 +145,10 @@ def test_a_score_repeats_within_a_hundredth(cuda: Device, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("arch", [75, 90])
 def test_lines_that_a_kernel_asked_the_cache_to_keep_are_flushed_too(arch: int) -> None:
-    """They are made ordinary before the first byte is overwritten; older GPUs have none, and no such call."""
+    """They are made ordinary before the first byte is overwritten.
+
+    Older GPUs have neither such lines nor such a call.
+    """
     calls: list[str] = []
     device = object.__new__(CudaDevice)
     device.arch, device._streams = arch, {0: None}

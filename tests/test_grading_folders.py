@@ -1,4 +1,4 @@
-"""Folders of submissions: their names in results, and where the files in them are."""
+"""Folders of submissions: their names in results, and the search for the files in them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_names_are_unique(tmp_path: Path) -> None:
 
 
 def test_an_accent_is_of_its_letter(tmp_path: Path) -> None:
-    """Archives of macOS have "e" and an accent where the grade book has one letter."""
+    """Archives of macOS have "e" and an accent where the grade book has one character."""
     (tmp_path / "Zoe\u0308").mkdir()
     assert [one.name for one in named([tmp_path / "Zoe\u0308"])] == ["Zo\u00eb"]
 
@@ -157,7 +157,7 @@ points = 2
 
 
 def logged(folder: Path, *variants: str) -> None:
-    """A log beside a submission's variants."""
+    """Write a log beside a submission's variants."""
     about = {"time": "2026-01-02T03:04:05.000+00:00", "verb": "check", "parent": None, "op": "conv2d"}
     about |= {"idea": "", "code_hash": None, "expected": "", "device": "", "verdict": "clean"}
     for variant in variants:

@@ -1,4 +1,4 @@
-"""What a kernel file may call when it is graded on the emulator."""
+"""The functions that a kernel file may call when it is graded on the emulator."""
 
 from __future__ import annotations
 
@@ -87,7 +87,10 @@ def test_what_would_hide_from_checked_mode(text: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("include", ["#include UNSEEN", "#include <emulator.h>"])
 def test_a_header_that_hides(include: str, tmp_path: Path) -> None:
-    """One that a macro names is searched, too; one that is called like the emulator's is not read."""
+    """A header that a macro names is searched, too.
+
+    A header with the name of one of the emulator's is not read.
+    """
     (tmp_path / "emulator.h").write_text('#pragma GCC system_header\nvoid f() { asm(""); }\n')
     source = tmp_path / "kernel.cu"
     source.write_text(f'#define UNSEEN "emulator.h"\n{include}\n')

@@ -1,4 +1,4 @@
-"""Points: for times, and for what is right always, now and then, or where it is shown alone."""
+"""Points for times, and for results that are right always, sometimes, or only for the public inputs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mini_dnn.ops.conv2d import ConvShape
 
 
 class Subject:
-    """A variant that was measured already."""
+    """A variant that has already been measured."""
 
     head = Head("conv2d", "fp32", 75, "", False)
 
@@ -76,7 +76,7 @@ def test_points_for_time(performance: str, points: float, said: str, tmp_path: P
 
 
 class Wrong(Subject):
-    """One that is right at all shapes but those with three channels, and quick."""
+    """A quick variant that is right at all shapes except those with three channels."""
 
     def limit_for(self, problem: ConvShape) -> str:
         return ""
@@ -105,7 +105,7 @@ def test_no_points_for_the_time_of_what_is_wrong_at_hidden_shapes(tmp_path: Path
 
 
 class Scripted(Wrong):
-    """One whose calls are right and wrong as written down."""
+    """A variant whose calls are right and wrong in a given order."""
 
     def __init__(self, calls: str) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ class Scripted(Wrong):
     ],
 )
 def test_what_is_right_now_and_then_is_no_cheat(calls: str, refused: str, tmp_path: Path) -> None:
-    """The first call has the inputs that are shown, the second one others."""
+    """The first call has the public inputs, and the second call has others."""
     rubric = rubric_with(tmp_path, "batch = 1000\nfull = 10\nnone = 50")
     subject = Scripted(calls)
     found = judge(Ground(rubric, None), rubric.variants[0], subject, has_clock=True)  # type: ignore[arg-type]
@@ -153,7 +153,7 @@ def test_no_time_without_a_clock(tmp_path: Path) -> None:
 
 
 class Square(Wrong):
-    """One that refuses other filters than square ones."""
+    """A variant that supports only square filters."""
 
     def limit_for(self, problem: ConvShape) -> str:
         return "" if problem.R == problem.S else "square filters only"

@@ -1,4 +1,4 @@
-"""Honest measurement: real kernels on the emulator, with a clock that the tests set."""
+"""Honest measurement of real kernels on the emulator, with a clock that the tests control."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def timed(
     floor: Floor = NO_FLOOR,
     device: ClockedEmulator | None = None,
 ) -> Measured:
-    """A variant at a problem."""
+    """Measure a variant at a problem."""
     variant, device = find(name), device or ClockedEmulator()
     planned = variant.planned(problem, device.max_shared_bytes)
     return measure(variant.operation, planned, device, method, floor)
@@ -83,7 +83,7 @@ def test_cheats_with_the_clock(name: str, tmp_path: Path) -> None:
     ],
 )
 def test_who_writes_beside_a_buffer_is_seen(at: str, said: str, tmp_path: Path) -> None:
-    """Also far from it, as an eighth of the buffer lies on each side."""
+    """Writes far from the buffer are noticed, too, because an eighth of the buffer lies on each side."""
     folder, floats = honest(tmp_path), int(said.split()[0])
     shape = SHAPE if floats < 5 else ConvShape(500, 2, 20, 20, 1, 1, 1)
     kernel = (folder / "kernel.cu").read_text()
@@ -93,7 +93,7 @@ def test_who_writes_beside_a_buffer_is_seen(at: str, said: str, tmp_path: Path) 
     (folder / "kernel.cu").write_text(kernel[:end] + written + kernel[end:])
     found = timed(folder, shape, Method("fp32", 0, 1)).refused
     assert f"a kernel wrote {4 * floats:,} bytes {said.split()[-1]} the buffer 'y'" in found
-    assert "run.py check" in found  # the cure
+    assert "run.py check" in found  # what to do next
 
 
 def test_how_much_lies_beside_a_buffer() -> None:
@@ -138,7 +138,7 @@ def test_five_cheats_need_a_clock() -> None:
 def test_work_after_the_clock_has_stopped(
     busy_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is not mistaken for a host that is busy with other work, whose waits all take long."""
+    """This is not mistaken for a host that is busy with other work, on which all waits take long."""
     for late_s, told in ((0.0, ""), (0.02, "the device continued to work for 20.00 ms after the clock had")):
         device = ClockedEmulator(late_s, busy_s)
         host = SimpleNamespace(perf_counter=lambda device=device: device.host_s)
@@ -161,7 +161,7 @@ def test_faster_than_the_hardware(tmp_path: Path) -> None:
 
 
 def test_parts_that_fit_the_cache_are_not_faster(tmp_path: Path) -> None:
-    """A plan whose scratch is so large that a batch is done in parts chooses how large these are."""
+    """If a batch is computed in parts, the plan's scratch memory determines their size."""
     floor = Floor(SHAPE.min_bytes / 20, SHAPE.min_bytes // 2, 0.0)  # 10 ms for the batch, 1 for a tenth of it
     part = SHAPE.with_batch(SHAPE.N // 10)
     assert floor.ms(part) == 0
@@ -179,7 +179,7 @@ def test_floor_of_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     device.max_clock_mhz, device.multiprocessors, device.l2_bytes = 1980.0, 132, 60 << 20  # type: ignore[attr-defined]
     floor = Floor.of(device)
     main = ConvShape(10000, 1, 86, 86, 4, 7, 7)
-    assert floor.ms(main) == pytest.approx((main.min_bytes - (60 << 20)) / 4.6e9)  # of an op time of 0.9 ms
+    assert floor.ms(main) == pytest.approx((main.min_bytes - (60 << 20)) / 4.6e9)  # for an op time of 0.9 ms
     assert floor.ms(SHAPE) < 1e-6
 
 
@@ -210,7 +210,7 @@ def test_setup_is_not_timed_and_comes_before_the_inputs(tmp_path: Path) -> None:
 
 
 def test_without_an_audit_more_entries_are_looked_at(tmp_path: Path) -> None:
-    """Of an operation without one: the last sixteenth of the batch is wrong."""
+    """The operation has no audit, and the last sixteenth of the batch is wrong."""
     rows = ops.find("softmax").decode([2000, 33])
     assert ops.find("softmax").audit is None
     folder = tmp_path / "mine"
@@ -218,7 +218,8 @@ def test_without_an_audit_more_entries_are_looked_at(tmp_path: Path) -> None:
     assert not timed(folder, rows, Method("fp32", 0, 3)).refused
     kernel = folder / "kernel.cu"
     right = kernel.read_text()
-    kernel.write_text(right.replace("(long long)n * L;", "(n < N - N / 16 ? n : 0) * L;"))  # row 0's instead
+    # The result of row 0 instead
+    kernel.write_text(right.replace("(long long)n * L;", "(n < N - N / 16 ? n : 0) * L;"))
     assert kernel.read_text() != right
     assert "the output of a timed call is wrong" in timed(folder, rows, Method("fp32", 0, 10)).refused
 

@@ -1,4 +1,4 @@
-"""What a kernel file compiled for checked mode may be: nothing hides, and nobody honest is refused."""
+"""Kernel files compiled for checked mode: no cheat is hidden, and no honest file is refused."""
 
 # ruff: noqa: E501
 from __future__ import annotations
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 RETURNS = "struct P { float a[24]; };\n" + ALONE + " __device__ P f(float s) { return {{s, s, s, s, s, s}}; }"
-CHEATS = {  # before the kernel, and what it does
+CHEATS = {  # code before the kernel, and its effect
     "own hook": ('extern "C" void __tsan_read4(void*) {}', "x[i] += 1"),
     "own hook, static": (
         'extern "C" { __attribute__((noipa, used)) static void __tsan_write4(void*) {} }',
@@ -470,7 +470,7 @@ HONEST = {
 }
 
 
-WILD = {  # writes that the machine code does not forbid, beyond arrays of a thread's own, and how each is told
+WILD = {  # writes beyond a thread's own arrays that the machine code does not forbid, and their messages
     "far from an array": (
         "",
         "float a[4] = {x[0]}; float* p = a; p[(long long)n * n << 30] = 1; x[i] = a[i & 3]",
@@ -534,13 +534,13 @@ def test_nobody_honest_is_refused(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", chosen(WILD, lambda name: name == "by a structure"))
 def test_what_is_written_beyond_is_found(name: str, tmp_path: Path) -> None:
-    """Before it is written: the verdict of checked mode lies in the same process."""
+    """The write is prevented, because the verdict of checked mode is in the same process."""
     judged(*WILD[name], tmp_path)
     with pytest.raises(KernelError, match=r"out-of-bounds|not its own|printf has no %n"):
         launched(tmp_path)
 
 
-TRIED = ("softmax/v1_warp", "m3/stack_2", "gemm/v8_final")  # each time
+TRIED = ("softmax/v1_warp", "m3/stack_2", "gemm/v8_final")  # tested each time
 LARGE = ("layers/custom", "attention/v9_final")
 
 
@@ -552,7 +552,8 @@ def test_no_kernel_of_ours_is_refused(name: str) -> None:
     planned = find(name).planned(small_problem(name), device.max_shared_bytes)
     try:
         kernels = [(planned.source, planned.defines)]
-        kernels += [(code.source, dict(code.defines)) for code in planned.codes]  # of variants that it calls
+        # Kernels of variants that it calls
+        kernels += [(code.source, dict(code.defines)) for code in planned.codes]
         for source, defines in kernels:
             imports.check_library(device.compile(source, defines).path, True)
     finally:

@@ -1,4 +1,4 @@
-"""Submissions for other operations than the default one."""
+"""Submissions for operations other than the default one."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ Grades = Callable[[Path, dict[str, str]], Grade]
 
 @pytest.fixture
 def graded(tmp_path: Path) -> Iterator[Grades]:
-    """Grades a submission by the quick rubric of an operation."""
+    """A function that grades submissions by the quick rubric of an operation."""
     with ExitStack() as graders:
 
         def grade(folder: Path, asked: dict[str, str]) -> Grade:
@@ -133,7 +133,7 @@ def test_a_race_in_it(graded: Grades, tmp_path: Path) -> None:
 
 
 def network(folder: Path, name: str = "layer_by_layer") -> Path:
-    """A repository with a network in it; the network's folder."""
+    """Create a repository with a network, and return the network's folder."""
     target = folder / "networks/lenet/mine"
     shutil.copytree(ROOT / "networks/lenet" / name, target)
     return target

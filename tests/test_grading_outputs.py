@@ -1,4 +1,4 @@
-"""What grades are written as: the services' fields, and what students may see."""
+"""Files that are written from grades: the fields of each service, and what students may see."""
 
 import json
 import tempfile
@@ -27,7 +27,7 @@ from mini_dnn.grading.grades import Check, Grade
 from mini_dnn.grading.outputs import write_all
 from mini_dnn.grading.outputs.view import view_of
 
-# The fields that course staff's systems read: all of them, and no others. A set of strings: one of these.
+# The fields that systems of course staff read, and no others. A set of strings means one of these.
 VISIBILITY = {"visible", "hidden", "after_due_date", "after_published"}
 GRADESCOPE = {
     "score": NUMBER,
@@ -193,7 +193,7 @@ def test_hidden_tests_that_were_not_run_did_not_fail() -> None:
 
 
 def test_how_long_hidden_tests_took_is_not_told() -> None:
-    """A plan could take a second for each channel of what it is asked."""
+    """Otherwise a plan could reveal hidden shapes by waiting a second for each channel."""
     shown, hidden = (
         Check("correct", "passed", 1, 1, seconds=2.0),
         Check("h", "passed", 1, 1, "", "", True, 7.0),

@@ -1,4 +1,4 @@
-"""The files in course/: scripts run with a stand-in for the grader, examples are read by what reads them."""
+"""The files in course/: scripts run with a stand-in for the grader, and examples are parsed."""
 
 import json
 import os
@@ -46,7 +46,7 @@ write_all([grade(Path(submission).resolve().name)], Path(out))
 
 @pytest.fixture
 def python(tmp_path: Path) -> Path:
-    """A folder with a ``python`` that grades nothing and writes real results."""
+    """A folder with a ``python`` that grades nothing but writes realistic results."""
     folder = tmp_path / "bin"
     folder.mkdir()
     (folder / "grader.py").write_text(GRADER.format(root=str(ROOT), tests=str(ROOT / "tests")))
@@ -63,7 +63,7 @@ def submission(folder: Path, *, broken: bool = False) -> Path:
 
 
 def run(script: Path, *words: Path, **environment: Path | str) -> subprocess.CompletedProcess[str]:
-    """What a service does: it starts the script, with a clean environment."""
+    """Start a script as a service does, with a clean environment."""
     env = {"PATH": os.environ["PATH"], "TMPDIR": os.environ.get("TMPDIR", "/tmp")}
     env |= {name: str(value) for name, value in environment.items()}
     return subprocess.run(["bash", script, *words], env=env, capture_output=True, text=True, check=False)
@@ -85,7 +85,7 @@ def test_scripts_are_clean(script: Path) -> None:
 
 @pytest.fixture
 def autograder(tmp_path: Path, python: Path) -> Path:
-    """What Gradescope mounts as /autograder."""
+    """The folder that Gradescope mounts as /autograder."""
     home = tmp_path / "autograder"
     (home / "source/mini_dnn").mkdir(parents=True)
     (home / "source/rubric.toml").write_text("the rubric")
@@ -119,7 +119,7 @@ def test_nothing_is_left_behind(autograder: Path, tmp_path: Path) -> None:
 
 
 def prairielearn(tmp_path: Path, python: Path, *, broken: bool) -> dict[str, object]:
-    """The results that PrairieLearn finds."""
+    """The results that PrairieLearn reads."""
     submission(tmp_path / "grade/student", broken=broken)
     (tmp_path / "grade/tests").mkdir()
     (tmp_path / "grade/tests/rubric.toml").write_text("the rubric")

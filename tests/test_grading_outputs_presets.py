@@ -1,13 +1,14 @@
-"""The semesters' rubrics have the course's numbers, and ask nothing that a shipped variant cannot do."""
+"""The semesters' rubrics have the course's numbers, and require nothing that no shipped variant can do."""
 
 import pytest
 
 from mini_dnn.grading.rubric import Rubric, load, presets
 from mini_dnn.variant import find
 
-SEMESTERS = {"fa24": (80.0, 200.0), "sp25": (50.0, 75.0), "sp26": (60.0, 100.0)}  # ms: all points, none
+# Ms for all points, ms for none
+SEMESTERS = {"fa24": (80.0, 200.0), "sp25": (50.0, 75.0), "sp26": (60.0, 100.0)}
 REQUIRED = ["m1/direct", "m2/unroll_gemm", "m3/streams", "m3/fusion", "layers/custom"]
-OPTIONAL = {  # the course's points: from, to
+OPTIONAL = {  # the course's points: lower and upper limit
     "m3/constant_memory": (1, 2),
     "m3/restrict": (1, 2),
     "m3/loop_unroll": (1, 2),
@@ -55,7 +56,7 @@ def test_hidden_batches_are_odd_ones(rubric: Rubric) -> None:
 
 @pytest.mark.parametrize("name", presets())
 def test_filters_are_square(name: str) -> None:
-    """As the course defines them; a kernel for others is no requirement."""
+    """The course requires only square filters."""
     asked = load(name)
     tried = [asked.correct, asked.hidden, asked.checked, asked.hidden_checked]
     assert all(shape.R == shape.S for some in tried if some for shape in some.problems)

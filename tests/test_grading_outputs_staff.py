@@ -1,4 +1,4 @@
-"""What grades are written as: tables for the staff, the leaderboard, and where files go."""
+"""Files that are written from grades: tables for the staff, the leaderboard, and their places."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Packages in a folder on PYTHONPATH alone, as a cluster's modules put them: confined processes find them."""
+"""Confined processes find packages in folders on PYTHONPATH, where a cluster's modules put them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(not Isolation().full, reason=f"no isolation here
 
 @pytest.fixture
 def packages(tmp_path: Path) -> Path:
-    """A folder with a package, as an installer leaves it."""
+    """A folder with a package as an installer writes it."""
     folder = tmp_path / "packages"
     (folder / "tiny-1.0.dist-info").mkdir(parents=True)
     (folder / "tiny").mkdir()
@@ -41,7 +41,7 @@ def server(packages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
 
 
 def plan_with_import(server: ForkServer, folder: Path) -> bytes:
-    """What a confined process answers whose variant imports the package when it plans."""
+    """The answer of a confined process whose variant imports the package in its plan."""
     source = honest(folder)
     (source / "tiny.py").write_text("WHERE = 'submitted'\n")
     text = (source / "variant.py").read_text()
@@ -52,7 +52,7 @@ def plan_with_import(server: ForkServer, folder: Path) -> bytes:
 
 
 def test_the_executor_takes_pycuda_from_pythonpath(packages: Path, tmp_path: Path) -> None:
-    """By a stand-in, so that a GPU is not needed: how it fails tells that it was imported."""
+    """A stand-in replaces the GPU: the kind of failure shows that PyCUDA was imported."""
     (packages / "pycuda").mkdir()
     (packages / "pycuda" / "__init__.py").touch()
     (packages / "pycuda" / "driver.py").write_text("raise ImportError(f'stand-in {__file__}')\n")
@@ -71,12 +71,12 @@ def test_the_executor_takes_pycuda_from_pythonpath(packages: Path, tmp_path: Pat
 
 
 def test_a_confined_process_imports_what_is_installed(server: ForkServer, tmp_path: Path) -> None:
-    """And not what lies beside the submission's files under the same name."""
+    """It does not import a module of the same name from the submission's folder."""
     assert b"fp32" in plan_with_import(server, tmp_path)
 
 
 def test_other_folders_on_the_path_stay_closed(server: ForkServer, packages: Path, tmp_path: Path) -> None:
-    """Somebody's own modules, of which no installer knows."""
+    """A user's own modules are not accessible if no installer recorded them."""
     (packages / "tiny-1.0.dist-info").rmdir()
     with pytest.raises(Answered, match="No module named 'tiny'"):
         plan_with_import(server, tmp_path)
@@ -92,7 +92,7 @@ def test_packages_are_read_and_not_written(packages: Path, monkeypatch: pytest.M
 
 
 def test_a_folder_that_holds_mini_dnn_stays_closed(packages: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rubrics lie in it: PYTHONPATH is often the checkout, and an editable install leaves records there."""
+    """Rubrics are in it: PYTHONPATH is often the checkout, and an editable install leaves records there."""
     monkeypatch.syspath_prepend(packages)
     assert packages in sandbox.code_folders()
     monkeypatch.setattr(sandbox, "PACKAGE", packages / "tiny")
@@ -102,7 +102,7 @@ def test_a_folder_that_holds_mini_dnn_stays_closed(packages: Path, monkeypatch: 
 def test_where_confined_processes_look(
     packages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the order of this process, and neither in the current folder nor where they cannot read."""
+    """The order is that of this process, without the current folder and without unreadable folders."""
     library = str(Path(os.__file__).parent)
     monkeypatch.setattr(sys, "path", ["", "relative", str(tmp_path), str(packages), library, str(ROOT)])
     assert sandbox.search_path() == [str(packages), library]

@@ -1,4 +1,4 @@
-"""Plans as text: nothing is lost on the way, and nothing that is no plan gets through."""
+"""Plans as text: nothing is lost in the conversion, and nothing but a plan is accepted."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_plan_comes_back_as_it_was(name: str) -> None:
 
 
 def planned_as(steps: list[Any], problem: Any = SHAPE, **more: Any) -> Planned:
-    """The plan of a variant that has these steps."""
+    """The plan of a variant with these steps."""
     op = "lenet" if isinstance(problem, LenetBatch) else "conv2d"
     return Variant(op, "", plan=lambda s: steps, **more).planned(problem, LARGE)
 
@@ -140,7 +140,7 @@ def scratch(*values: Any) -> dict[str, Any]:
 
 
 def gemm(m: Any, n: Any, k: Any, a: str = "x", **more: Any) -> dict[str, Any]:
-    """A matrix product of x and w into y; sizes and factors may be anything."""
+    """A matrix product of x and w into y, with any values as sizes and factors."""
     product = vars(Product(1, 1, 1)) | {"m": m, "n": n, "k": k} | more
     return {"cublas": [a, "w", "y"], "product": list(product.values()), "stream": 0}
 

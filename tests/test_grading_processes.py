@@ -41,7 +41,7 @@ def server(tmp_path: Path) -> Iterator[ForkServer]:
 
 
 def test_a_child_is_ended_however_early(server: ForkServer) -> None:
-    """Even before it leads a process group."""
+    """It is ended even if it does not lead a process group yet."""
     for _ in range(100):
         pipes = [os.pipe() for _ in range(3)]
         pid = server.start("planner", Policy(), {"folder": "/"}, [pipes[0][0], pipes[1][1], pipes[2][1]])
@@ -52,7 +52,7 @@ def test_a_child_is_ended_however_early(server: ForkServer) -> None:
 
 
 def test_processor_time_is_counted_for_each_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A correct kernel takes no more of it in the emulator for running on many cores at once."""
+    """A correct kernel does not use more processor time in the emulator if it runs on many cores."""
     found: list[Policy] = []
 
     class Server:
@@ -96,7 +96,7 @@ def test_an_answer_that_is_cut_short(server: ForkServer, tmp_path: Path) -> None
 def test_answers_that_all_come_late(
     server: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each in time: hundreds of them would keep the machine busy for a night."""
+    """Each answer is in time, but hundreds of them would keep the machine busy for hours."""
     lines = ["import time", "from mini_dnn.variant import Variant", "def plan(s):", "    time.sleep(0.3)"]
     lines += ["    return []", "VARIANT = Variant(op='conv2d', plan=plan, idea='')"]
     (tmp_path / "variant.py").write_text("\n".join(lines))
@@ -115,7 +115,7 @@ def test_answers_that_all_come_late(
 
 
 def test_all_end_with_the_fork_server(server: ForkServer, tmp_path: Path) -> None:
-    """Also what was forked in between, and although nothing tells them."""
+    """This includes processes that were forked in between, although nothing notifies them."""
     (tmp_path / "variant.py").write_text("while True:\n    pass\n")
     policy = Policy(readable=(str(tmp_path),))
     process = Confined(server, "planner", {"folder": str(tmp_path)}, policy, Limits(1))
@@ -168,7 +168,7 @@ def test_nvcc_compiles_confined(server: ForkServer, tmp_path: Path) -> None:
 
 
 def test_a_process_that_is_trusted_compiles_nothing(server: ForkServer, tmp_path: Path) -> None:
-    """The one that has the GPU is less confined, and this file is another one each time that it is hashed."""
+    """The process that has the GPU is less confined, and this file differs each time that it is hashed."""
     folder, cache = honest(tmp_path), tmp_path / "cache"
     kernel = folder / "kernel.cu"
     kernel.write_text(f'#if 0\n#include "/proc/self/stat"\n#endif\n{kernel.read_text()}')
@@ -197,7 +197,7 @@ def test_a_process_that_is_trusted_compiles_nothing(server: ForkServer, tmp_path
 def test_a_new_cache_has_the_emulator_of_this_version_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its files count as the submission's, and a cache keeps those of all versions that there were."""
+    """Its files count as the submission's, and an old cache also contains those of earlier versions."""
     monkeypatch.setenv("MINI_DNN_CACHE", str(tmp_path))
     paths = [runtime_path(find_compiler(), ucontext=False, checked=checked) for checked in (False, True)]
     paths[0].parent.mkdir()
@@ -213,7 +213,7 @@ def test_an_answer_to_no_question(server: ForkServer, tmp_path: Path) -> None:
     policy = Policy(readable=(str(tmp_path),))
     with Confined(server, "planner", {"folder": str(tmp_path)}, policy, Limits(30)) as process:
         assert process.ask({"head": True}) == b"1"
-        select.select([process._replies], [], [])  # the true answer comes, and nobody waits for it
+        select.select([process._replies], [], [])  # the true answer arrives, but nobody waits for it
         with pytest.raises(Ended, match="before it was asked"):
             process.ask({"plan": [1, 1, 1, 1, 1, 1, 1]})
 
@@ -236,7 +236,7 @@ def test_arrays_travel_as_their_bytes() -> None:
 
 
 def test_confined_processes_import_little() -> None:
-    """What they have imported can be used against the grader, and takes time and memory for each of them."""
+    """What they import could be used against the grader, and costs time and memory in each process."""
     code = "from mini_dnn import ops; from mini_dnn.grading.confined import forkserver, roles; ops.names(); "
     code += "import sys; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)

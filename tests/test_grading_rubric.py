@@ -1,4 +1,4 @@
-"""Rubrics: read whole, or refused with the key that is wrong; and what their tests can tell apart."""
+"""Rubrics: wrong keys are named, and tests must be able to tell wrong kernels apart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Grading many: one command, nothing left behind, and stopped at any moment it goes on."""
+"""Grading of many submissions: one command, nothing left behind, and an interrupted run continues."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def results(out: Path) -> dict[str, tuple]:
 
 
 def left_behind(out: Path) -> list[str]:
-    """Processes that grading into that folder started."""
+    """The processes that grading into that folder started."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -72,9 +72,9 @@ def wait_until_none_is_left(out: Path) -> None:
 
 @pytest.mark.exhaustive
 def test_killed_at_any_moment_it_resumes_with_the_same_results(mixed: Path, tmp_path: Path) -> None:
-    """And one that hangs is ended with the rest; nobody waits for its limit, which is far off."""
+    """A submission that hangs is ended with the rest, long before its time limit."""
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
-    for count in (1, 5):  # grades after which it is killed
+    for count in (1, 5):  # number of grades after which it is killed
         process = subprocess.Popen([sys.executable, *command(mixed, stopped)], stdout=subprocess.DEVNULL)
         while len(list((stopped / "grades").glob("*.json"))) < count:
             assert process.poll() is None
@@ -82,7 +82,7 @@ def test_killed_at_any_moment_it_resumes_with_the_same_results(mixed: Path, tmp_
         process.send_signal(signal.SIGKILL)
         process.wait()
         wait_until_none_is_left(stopped)
-        # beside it, the other worker has given the first grade; later ones may be in its chunk
+        # the other worker has given the first grade, and later ones may be in its chunk
         shutil.rmtree(mixed / "endless_plan", ignore_errors=True)
     assert not (stopped / "grades" / "endless_plan.json").exists()
     done = subprocess.run(
@@ -183,7 +183,7 @@ def test_a_full_disk_is_nobodys_fault(
 
 
 def test_a_refusal_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """And not a line about another submission, too."""
+    """The message has no line about another submission."""
     (tmp_path / "quick.toml").write_text(QUICK)
     folder = honest(tmp_path / "submissions", "ann")
     text = "FORBIDDEN: x\\n   2/2  bob        0 of 7  1.0 s  REFUSED: a cheat"

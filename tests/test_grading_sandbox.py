@@ -1,4 +1,4 @@
-"""The sandbox itself: what a confined process can reach, and how much it may use."""
+"""The sandbox: what a confined process can access, and how much it may use."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOBODY, SET_DUMPABLE, SKIPPED = 65534, 4, 5
 NOT_PERMITTED = 1  # EPERM
 REMOVE = 0  # IPC_RMID
 OPEN_FILE_LOCK = 37  # F_OFD_SETLK
-SET_SIGNAL = 10  # F_SETSIG, which Python has from 3.13 on
+SET_SIGNAL = 10  # F_SETSIG, which Python has from version 3.13 on
 
 pytestmark = pytest.mark.skipif(not Isolation().full, reason=f"no isolation here: {Isolation()}")
 
@@ -84,7 +84,7 @@ def test_system_calls(act: Callable[[], object]) -> None:
 
 
 def test_what_neighbours_change_is_not_seen() -> None:
-    """Memory, load and disks of the whole machine."""
+    """The memory, load and disks of the whole machine are hidden."""
     policy = Policy(memory_bytes=ROOM)
     for path in ("/proc/meminfo", "/proc/loadavg", "/proc/stat", "/sys/fs/cgroup/memory.current"):
         if Path(path).exists():
@@ -93,7 +93,7 @@ def test_what_neighbours_change_is_not_seen() -> None:
 
 
 def test_how_much_memory_is_left_is_known_without_them() -> None:
-    """What its own limit leaves."""
+    """The process knows its own limit."""
 
     def act() -> None:
         if not 0 < limit - available_bytes() < limit // 2:
@@ -105,14 +105,17 @@ def test_how_much_memory_is_left_is_known_without_them() -> None:
 
 @pytest.mark.parametrize("programs", [False, True])
 def test_files_are_not_locked(programs: bool) -> None:
-    """Whoever else may open them would notice; what writes files does without."""
+    """Other processes that can open a file would notice a lock.
+
+    Functions that write files work without one.
+    """
     policy = Policy(memory_bytes=ROOM, programs=programs)
     assert ending(lambda: fcntl.flock(0, fcntl.LOCK_SH | fcntl.LOCK_NB), policy) == NOT_PERMITTED
 
 
 @pytest.fixture
 def folders() -> Iterator[tuple[Path, Path]]:
-    """Two that every user can list: its own, with a link to it, and another's."""
+    """Two folders that every user can list: its own folder, with a link to the other, and another user's."""
     with tempfile.TemporaryDirectory() as name:
         top = Path(name)
         for path in (top, top / "mine", top / "others"):
@@ -127,7 +130,7 @@ def folders() -> Iterator[tuple[Path, Path]]:
 def test_other_files_do_not_exist(
     user: int, folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither ``stat`` nor the error of ``open`` tells one path of another, whoever grades."""
+    """Neither ``stat`` nor an error of ``open`` reveals whether a path exists, for any user."""
     mine, others = folders
     if user != os.getuid() and os.getuid():
         pytest.skip("only root can become another user")
@@ -139,7 +142,7 @@ def test_other_files_do_not_exist(
             if user != os.getuid():
                 os.setgid(user)
                 os.setuid(user)
-                ctypes.CDLL(None).prctl(SET_DUMPABLE, 1, 0, 0, 0)  # or /proc/self would be root's
+                ctypes.CDLL(None).prctl(SET_DUMPABLE, 1, 0, 0, 0)  # otherwise /proc/self would belong to root
             if not sandbox.can_hide_files():
                 os._exit(SKIPPED)
             sandbox.confine(policy)
@@ -190,14 +193,14 @@ def test_a_compiler_starts_programs_and_nothing_else() -> None:
 
 
 def test_threads_are_limited_in_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of any user but root, whom the kernel does not limit."""
+    """This holds for every user except root, whom the kernel does not limit."""
     import threading
 
     def act() -> None:
         if os.getuid() == 0:
             os.setgid(NOBODY)
             os.setuid(NOBODY)
-            ctypes.CDLL(None).prctl(SET_DUMPABLE, 1, 0, 0, 0)  # or /proc/self would be root's
+            ctypes.CDLL(None).prctl(SET_DUMPABLE, 1, 0, 0, 0)  # otherwise /proc/self would belong to root
         if not sandbox.enter_namespaces():
             os._exit(SKIPPED)
         pid = os.fork()  # its children are in the namespaces
@@ -235,7 +238,7 @@ def test_limits(tmp_path: Path) -> None:
 
 
 def test_filters_of_both_machines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The filter by the rules of classic BPF, so that the other machine's is tried too."""
+    """The filter is run by the rules of classic BPF, so that the other machine's filter is tested, too."""
 
     def action(code: bytes, arch: int, number: int, argument: int = 0, second: int = 0) -> int:
         data, accumulator, at = struct.pack("=IIQQQ", number, arch, 0, argument, second), 0, 0

@@ -1,4 +1,4 @@
-"""``run.py grade --executor slurm``: whole submissions, graded as jobs."""
+"""``run.py grade --executor slurm``: each submission is graded as a whole in a job."""
 
 import json
 import shutil
@@ -33,7 +33,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def points(out: Path) -> dict[str, float]:
-    """Points of each student."""
+    """The points of each student."""
     files = (out / "students").glob("*/gradescope.json")
     return {file.parent.name: json.loads(file.read_text())["score"] for file in files}
 

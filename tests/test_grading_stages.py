@@ -1,4 +1,4 @@
-"""Two stages: everything but times without a GPU; then times of what has passed."""
+"""Two stages: everything except times without a GPU, then the times of submissions that passed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def asked(tmp_path: Path) -> rubric.Rubric:
 
 
 def grade(device: str = "emulator", refused: str = "", **statuses: str) -> Grade:
-    """A grade whose checks passed, but for those that are named."""
+    """A grade whose checks passed, except for those that are named."""
     known = {"performance": SKIPPED} if device == "emulator" else {}
     left_out = set() if device == "emulator" else {"checked"}
     made = [
@@ -58,7 +58,7 @@ def test_what_passed_is_timed(asked: rubric.Rubric) -> None:
 
 
 def test_what_the_emulator_cannot_run_is_timed(asked: rubric.Rubric) -> None:
-    """And what was ended by something is not."""
+    """A submission that was ended by force is not timed."""
     assert passed(grade(compiles=SKIPPED, correct=SKIPPED, hidden=SKIPPED), asked) == [NAME]
     ended = grade()
     lost = tuple(replace(check, points=0.0) for check in ended.checks)
@@ -90,7 +90,7 @@ def test_what_is_wrong_on_the_gpu_alone_earns_nothing() -> None:
 def test_only_what_passed_is_run_on_a_gpu(
     tmp_path: Path, asked: rubric.Rubric, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A GPU's stand-in."""
+    """The GPU is a stand-in."""
     monkeypatch.setattr(forkserver, "START", STAND_IN)
     folders = [honest(tmp_path, name) for name in ("ada", "bob")]
     kernel = folders[1] / "kernel.cu"

@@ -1,4 +1,4 @@
-"""What a submission is: its variants, its files, its name."""
+"""Submissions: their variants, their files, their names."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_the_digest_is_of_the_files_that_count(tmp_path: Path) -> None:
 
 
 def nested(folder: Path, name: str, depth: int) -> None:
-    """Folders in each other, deep."""
+    """Create deeply nested folders."""
     here = os.open(folder, os.O_RDONLY)
     for _ in range(depth):
         os.mkdir(name, dir_fd=here)
@@ -196,7 +196,7 @@ def test_what_cannot_be_run(
     ("instead", "said"),
     [
         ("", "past the end of"),
-        ("y[1 << 28] = 1;", "address 0x…, which is near no buffer"),  # it differs from run to run
+        ("y[1 << 28] = 1;", "address 0x…, which is near no buffer"),  # the address differs from run to run
     ],
 )
 def test_a_crash_is_told_with_its_shape(instead: str, said: str, grader: Grader, tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_a_crash_is_told_with_its_shape(instead: str, said: str, grader: Grader,
 
 
 def test_numpy_in_place_of_a_kernel(repository: Path, grader: Grader) -> None:
-    """The rubric takes it for m1/cpu, and not for a kernel that is asked for."""
+    """The rubric accepts it for m1/cpu, but not for a variant that needs a kernel."""
     shutil.rmtree(repository / "milestones/m3/restrict")
     shutil.copytree(ROOT / "milestones/m1/cpu", repository / "milestones/m3/restrict")
     checks = {check.name: check for check in grader.grade(Submission("repository", repository)).checks}
@@ -264,7 +264,7 @@ def test_a_plan_that_shows_hidden_shapes(grader: Grader, tmp_path: Path) -> None
 
 
 def test_a_plan_that_tells_of_hidden_shapes_later(tmp_path: Path) -> None:
-    """In a check whose message its author reads."""
+    """It would tell them in a check whose message the author can read."""
     (tmp_path / "checked.toml").write_text(
         QUICK.replace(
             "hidden = 3 }", "hidden = 3, checked = 3 }\n[checked]\nshapes = [[2, 3, 9, 11, 5, 3, 2]]"
@@ -313,7 +313,7 @@ assert sys.dont_write_bytecode, "or an import would write files"
 
 
 def test_half_a_letter_in_a_text_ends_nothing(grader: Grader, tmp_path: Path) -> None:
-    """A lone surrogate is no text that can be encoded; the words around it reach their author."""
+    """A lone surrogate cannot be encoded, but the text around it reaches the author."""
     folder = honest(tmp_path)
     text = (folder / "variant.py").read_text()
     (folder / "variant.py").write_text(f'{text}\nraise ValueError("unknown tile \\ud800")\n')

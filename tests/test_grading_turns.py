@@ -1,4 +1,4 @@
-"""Hidden tests run beside no other submission."""
+"""Hidden tests do not run at the same time as another submission."""
 
 from __future__ import annotations
 

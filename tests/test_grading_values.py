@@ -1,4 +1,4 @@
-"""What the grader works out of machine code: equal places have equal values."""
+"""Analysis of machine code by the grader: equal addresses have equal values."""
 
 import platform
 import subprocess
@@ -14,7 +14,7 @@ from mini_dnn.grading.confined.values import unknown
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="machine code of x86-64")
 
-# g++ 13 works out the place of row n & 1 in both ways; edi has n, and rsi the array
+# g++ 13 computes the address of row n & 1 in both ways; n is in edi, and the array is in rsi
 BIT = """
 andl $1, %edi
 movslq %edi, %rax

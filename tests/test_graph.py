@@ -1,4 +1,4 @@
-"""Graphs: work that is recorded once and replayed, on each device, and what the driver is asked for it."""
+"""Graphs: recorded and replayed work on each device, and the driver calls for it."""
 
 import sys
 from collections.abc import Callable
@@ -26,7 +26,7 @@ FAILURE = 901
 @pytest.mark.parametrize("variant", ["m1/direct", "m3/constant_memory", "m3/streams"])
 @pytest.mark.parametrize("stream", [0, 2])
 def test_a_replay_works_on_what_the_arrays_hold_by_then(variant: str, stream: int, device: Device) -> None:
-    """Of copies, kernels, copies to constant memory, and work on several streams."""
+    """This includes copies, kernels, copies to constant memory, and work on several streams."""
     shape, chosen = ConvShape(4, 1, 20, 21, 4, 7, 7), find(variant)
     module = device.compile(chosen.source, chosen.defines_for(shape))
     execution = Execution(planned(chosen, shape), module, device, stream)
@@ -70,7 +70,7 @@ def test_a_graph_is_not_run_when_it_is_captured(emulator: Device) -> None:
 
 
 def test_work_that_fails_leaves_the_device_as_it_was(device: Device) -> None:
-    """A stream that went on recording would refuse to be waited for."""
+    """A stream that continues to record would refuse to be waited for."""
 
     def work() -> None:
         device.copy_in(buffer, host, 1)
@@ -81,8 +81,8 @@ def test_work_that_fails_leaves_the_device_as_it_was(device: Device) -> None:
     host[:] = 3
 
     def capture_and_replay() -> None:
-        graph = device.capture(work, 1)  # a GPU runs the work once, and then fails to record it
-        graph.replay()  # the emulator runs it here
+        graph = device.capture(work, 1)  # on a GPU the work runs once, and then its recording fails
+        graph.replay()  # the emulator runs the work here
         graph.replay()
 
     with pytest.raises(ValueError, match="in the middle"):
@@ -94,7 +94,7 @@ def test_work_that_fails_leaves_the_device_as_it_was(device: Device) -> None:
 
 
 def test_weights_are_set_up_once(emulator: Device) -> None:
-    """What is in constant memory stays there; a convolution's filters are copied in each op."""
+    """Weights in constant memory stay there, but a convolution's filters are copied in each op."""
     network = lenet.build(np.random.default_rng(5))
     whole, shape = find("networks/lenet/whole"), LenetBatch(1)
     module = emulator.compile(whole.source, whole.defines_for(shape))
@@ -120,7 +120,7 @@ def test_weights_are_set_up_once(emulator: Device) -> None:
 
 
 class Driver(ModuleType):
-    """Stands in for ``cuda.bindings.driver``: notes the calls, and fails in one of them."""
+    """A stand-in for ``cuda.bindings.driver`` that records the calls and fails in one of them."""
 
     CUresult = SimpleNamespace(CUDA_SUCCESS=0)
     CUstreamCaptureMode = SimpleNamespace(CU_STREAM_CAPTURE_MODE_RELAXED=2)
@@ -159,7 +159,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
 
 
 def install(monkeypatch: pytest.MonkeyPatch, driver: ModuleType | None) -> None:
-    """Let that module be imported; None: nothing can be."""
+    """Make that module importable; with None, importing it fails."""
     bindings = SimpleNamespace(driver=driver) if driver else None
     monkeypatch.setitem(sys.modules, "cuda", ModuleType("cuda"))
     monkeypatch.setitem(sys.modules, "cuda.bindings", bindings)

@@ -1,4 +1,4 @@
-"""Handouts: what they keep and leave out, that nothing of a solution is told, and that they work."""
+"""Handouts: what they contain and omit, that they reveal no solution, and that they work."""
 
 import html
 import json
@@ -96,7 +96,7 @@ def files_of(folder: Path) -> list[str]:
 
 
 def told_by(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """What a program says that runs in a folder, with the modules that lie there."""
+    """The output of a program that runs in a folder with the modules of that folder."""
     environment = {**os.environ, "PYTHONPATH": str(folder)}
     return subprocess.run(words, cwd=folder, capture_output=True, text=True, env=environment, check=False)
 
@@ -123,7 +123,7 @@ def test_what_a_handout_has(handout: Path) -> None:
 
 
 def test_nothing_of_a_kernel_that_was_left_out_is_told(handout: Path) -> None:
-    """Neither as code nor as the answer of an exercise, in any file of any kind."""
+    """It is in no file of any kind, neither as code nor as the answer of an exercise."""
     record = json.loads((handout / RECORD).read_text())
     public = "".join("".join(find(name).source.read_text().split()) for name in record["kept"][1:])
     everything = {
@@ -148,7 +148,7 @@ def test_nothing_of_a_kernel_that_was_left_out_is_told(handout: Path) -> None:
 
 
 def bodies(kernel: str) -> str:
-    """All bodies of functions of a kernel's file that run on a GPU."""
+    """The bodies of all GPU functions of a kernel file."""
     code, found = COMMENT.sub(" ", kernel), []
     for start in re.finditer(r"__(?:global|device)__[^;{]*\{", code):
         depth, end = 1, start.end()
@@ -160,13 +160,13 @@ def bodies(kernel: str) -> str:
 
 
 def grams(text: str) -> set[int]:
-    """Hashes of all runs of twelve words and signs."""
+    """Hashes of all sequences of twelve tokens."""
     words = re.findall(r"\w+|[^\w\s]", COMMENT.sub(" ", text))
     return {hash(run) for run in zip(*(words[start:] for start in range(12)), strict=False)}
 
 
 def test_hardly_any_of_the_body_of_a_kernel_that_was_left_out_is_anywhere(handout: Path) -> None:
-    """All files together have at most a third of the short runs of words of each kernel."""
+    """All files together contain at most a third of the short token sequences of each kernel."""
     record = json.loads((handout / RECORD).read_text())
     public = set[int]().union(*(grams(path.read_text()) for path in sources(record["kept"])))
     there: set[int] = set()
@@ -189,7 +189,7 @@ def test_hardly_any_of_the_body_of_a_kernel_that_was_left_out_is_anywhere(handou
 
 
 def test_its_history_holds_nothing_but_its_files(handout: Path) -> None:
-    """Each object of the repository is its one commit, a folder of it, or one of its files."""
+    """Each object of the repository is its only commit, or one of its folders or files."""
     listed = told_by(
         handout, "git", "cat-file", "--batch-all-objects", "--batch-check=%(objecttype) %(objectname)"
     )
@@ -229,7 +229,8 @@ def test_its_program_its_grader_and_some_of_its_tests_work(handout: Path, tmp_pa
     for words in (
         ["run.py", "--batch", "1", "--device", "emulator", "--check"],
         ["run.py", "grade", "milestones/m1/direct", "--rubric", "small", "--out", str(tmp_path / "graded")],
-        ["-m", "pytest", "--brief", "-q", "tests/test_code_hash.py"],  # some of it needs what is absent
+        # Part of it needs files that are absent
+        ["-m", "pytest", "--brief", "-q", "tests/test_code_hash.py"],
     ):
         done = told_by(copy, sys.executable, *words)
         assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
@@ -245,7 +246,7 @@ def test_what_is_kept_comes_with_its_ancestors(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_version_is_a_name() -> None:
-    """As it is for ``--impl``; ``gemm/v10_small`` begins otherwise."""
+    """It follows the rule of ``--impl``: ``gemm/v1`` is not a prefix of ``gemm/v10_small``."""
     assert given(["gemm/v1"], "--keep") == ("gemm/v0_naive", "gemm/v1_coalesced")
 
 

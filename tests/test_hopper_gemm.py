@@ -1,4 +1,4 @@
-"""A product as one writes it for Hopper: tensor copies, a ring, products of warpgroups, stmatrix."""
+"""A matrix product in the usual way for Hopper: tensor copies, a ring, products of warpgroups, stmatrix."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ KINDS = [(64, 2, "Half"), (256, 4, "Half"), (128, 3, "Bfloat")]
 
 
 def bits(x: np.ndarray, kind: str) -> np.ndarray:
-    """Floats rounded to halves; or to bfloats, as their bits."""
+    """Floats rounded to halves, or to bfloat16 as bits."""
     if kind == "Half":
         return x.astype(np.float16)
     whole = x.astype(np.float32).view(np.uint32)

@@ -1,4 +1,4 @@
-"""The course's program: what it checks, and what its figures say of themselves."""
+"""The course's program: its checks, and the meaning of its figures."""
 
 import json
 import tracemalloc
@@ -124,7 +124,7 @@ def test_an_error_in_a_later_part_says_where_images_are_counted_from(
 
 
 def test_parts_bound_the_memory(program: Program) -> None:
-    """Also of what is kept of the layers: no outputs."""
+    """This includes the memory of layers, of which no outputs are kept."""
     data = replace(program.data, images=np.repeat(program.data.images, 20, 0), labels=np.zeros(120, np.uint8))
     large, peaks = replace(program, data=data), {}
     for part in (10, 120):
@@ -153,7 +153,7 @@ def test_a_batch_without_room_is_refused_before_the_work(
 
 
 def with_products(program: Program, name: str, device: Device) -> tuple[Program, Products]:
-    """The program with a network of its own, whose linear layers a variant runs."""
+    """The program with a different network, whose linear layers are computed by a variant."""
     network = lenet.build(np.random.default_rng(5))
     return replace(program, network=network), Products(find(name), Setting(device, entries=None))
 
@@ -162,7 +162,7 @@ def with_products(program: Program, name: str, device: Device) -> tuple[Program,
 def test_linear_layers_in_any_matrix_product(
     name: str, dtype: str, program: Program, emulator: Device
 ) -> None:
-    """In fp32, or in what the variant takes."""
+    """The layers are computed in fp32, or in the type that the variant supports."""
     convolutions = Convolutions(find("cpu"), Setting(None))
     right = program.network.forward(program.images(IMAGES, "float32"))
     program, products = with_products(program, name, emulator)

@@ -1,4 +1,4 @@
-"""Arrays of other libraries, used where they lie. Stand-ins for the libraries: see `lent_arrays`."""
+"""Arrays of other libraries, used in place. For the stand-ins for the libraries see `lent_arrays`."""
 
 import inspect
 import subprocess
@@ -138,7 +138,7 @@ def test_later_calls_prepare_nothing(libraries: Libraries, monkeypatch: pytest.M
 def test_each_stream_and_each_thread_has_calls_of_its_own(
     libraries: Libraries, quick_emulator: Device
 ) -> None:
-    """So that no scratch memory is shared: m2 unrolls its input there."""
+    """No scratch memory may be shared: m2 stores its unrolled input there."""
     x, w = drawn(2, 2, 8, 7), drawn(3, 2, 3, 3)
     gpu_x, gpu_w = CupyArray(x), CupyArray(w)
     expected = conv2d(x, w, impl="m2", device=quick_emulator)
@@ -172,7 +172,10 @@ def test_what_is_kept_can_be_released(quick_emulator: Device) -> None:
 
 
 def test_streams_of_the_protocols(quick_emulator: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The call goes to the first one that is named; it waits for the others, and what is packed for it."""
+    """The call uses the first stream that is named.
+
+    That stream waits for the others and for packed copies.
+    """
     followed: list[int] = []
     handles: list[int] = []
     real = quick_emulator.foreign_stream
@@ -190,13 +193,13 @@ def test_streams_of_the_protocols(quick_emulator: Device, monkeypatch: pytest.Mo
     assert (handles, followed) == ([STREAM], [7])
     assert gemm(a, packed).__cuda_array_interface__["stream"] == STREAM
     assert packed.asked == [STREAM]
-    a.stream = b.stream = None  # nobody has to wait
+    a.stream = b.stream = None  # there is nothing to wait for
     followed.clear()
     assert gemm(a, b).__cuda_array_interface__["stream"] == 1
     assert not followed
     gemm(Packed(A), packed)
     assert packed.asked == [STREAM, 1]
-    assert followed == [1]  # the consumer's stream, `STREAM`, waits for the default one
+    assert followed == [1]  # the consumer's stream, `STREAM`, waits for the default stream
 
 
 def test_a_device_array_speaks_both_protocols() -> None:

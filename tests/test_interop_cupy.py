@@ -1,4 +1,4 @@
-"""The front end of CuPy alone. A stand-in for CuPy launches on the emulator what the real one would."""
+"""The front end for CuPy. A stand-in for CuPy launches on the emulator what CuPy would launch on a GPU."""
 
 import importlib
 import sys
@@ -23,7 +23,7 @@ from mini_dnn.variant import Launch, Variant, find, names
 
 
 class Array(CupyArray):
-    """With what the front end asks of arrays besides."""
+    """An array with the additional attributes that the front end uses."""
 
     @property
     def nbytes(self) -> int:
@@ -37,7 +37,7 @@ class Array(CupyArray):
 
 
 class StandIn:
-    """CuPy, as far as the front end uses it."""
+    """The part of CuPy that the front end uses."""
 
     def __init__(self, emulator: Any) -> None:
         self.emulator, self.compiled, self.shared = emulator, [], {}
@@ -80,7 +80,7 @@ class StandIn:
 
 
 class Kernel:
-    """One that was loaded."""
+    """A loaded kernel."""
 
     max_dynamic_shared_size_bytes = 48 * 1024
 
@@ -99,7 +99,7 @@ def _buffer(array: Array) -> EmulatorBuffer:
 
 
 def passed(arg: Any) -> Any:
-    """A tensor map as the emulator takes it: the driver, which makes those of GPUs, is not here."""
+    """A tensor map for the emulator, because the driver, which encodes those of GPUs, is absent."""
     assert isinstance(arg, MappedBuffer)
     buffer: Any = arg.buffer
     return MappedBuffer(_buffer(buffer), arg.geometry)

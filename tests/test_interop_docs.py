@@ -1,4 +1,4 @@
-"""The examples of docs/interop.md, on a GPU, each in a scope of its own."""
+"""The examples of docs/interop.md run on a GPU, each in its own scope."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Arrays of CuPy and PyTorch on a GPU, used where they lie."""
+"""Arrays of CuPy and PyTorch on a GPU, used in place."""
 
 import threading
 from typing import Any
@@ -42,7 +42,7 @@ def close(found: np.ndarray, expected: np.ndarray = C) -> bool:
 
 @pytest.mark.parametrize("name", names())
 def test_every_variant_gives_what_it_gives_with_copies(name: str, library: Any, cuda: Device) -> None:
-    """Twice, with other arrays; the second time nothing is prepared."""
+    """Two calls with different arrays; the second call prepares nothing."""
     variant = runnable(name, cuda)
     problem, operation = small(variant), variant.operation
     function = getattr(mini_dnn, operation.name)
@@ -73,11 +73,11 @@ def test_arrays_that_may_be_left_out(library: Any) -> None:
 
 
 def test_nobody_waits_and_the_callers_stream_is_used(library: Any) -> None:
-    """The stream is busy when the call comes, and its input is written after that."""
+    """The stream is busy at the time of the call, and the input is written after that."""
     b, late, a = library.put(B), library.put(A), library.put(A)
     nothing, stream, done = library.put(np.zeros_like(A)), library.stream(), []
     with library.within(stream):
-        for _ in range(2):  # the first time all is compiled
+        for _ in range(2):  # the first call compiles everything
             library.fill(a, nothing)
             stream.synchronize()
             library.spin()
@@ -109,7 +109,7 @@ def test_nothing_is_allocated_but_the_result(library: Any) -> None:
 def test_streams_have_scratch_memory_and_variables_of_their_own(
     name: str, library: Any, cuda: Device
 ) -> None:
-    """Calls on two streams at once, with inputs of their own."""
+    """Calls on two streams at once, with separate inputs."""
     variant = find(name)
     problem = SHAPE if not variant.limit_for(SHAPE) else small(variant)
     given = [variant.operation.inputs(problem, seed) for seed in range(2)]
@@ -128,7 +128,7 @@ def test_streams_have_scratch_memory_and_variables_of_their_own(
 
 
 def test_threads_have_calls_of_their_own(library: Any, cuda: Device) -> None:
-    """One of them works on the default stream."""
+    """One of the threads uses the default stream."""
     variant = find("m2")
     given = [variant.operation.inputs(SHAPE, seed) for seed in range(3)]
     expected = [run(variant, SHAPE, arrays, cuda).y for arrays in given]
@@ -166,7 +166,7 @@ def test_a_thread_that_has_not_used_the_gpu(library: Any) -> None:
 
 
 def test_streams_that_come_and_go(library: Any, cuda: Device) -> None:
-    """A new stream may have the handle of one that is gone, whose work still uses the scratch memory."""
+    """A new stream may have the handle of a destroyed one, whose work still uses the scratch memory."""
     variant = find("m2")
     given = [variant.operation.inputs(SHAPE, seed) for seed in range(2)]
     expected = [run(variant, SHAPE, arrays, cuda).y for arrays in given]
@@ -185,7 +185,7 @@ def test_batches_are_cut_where_scratch_memory_is_small(library: Any, cuda: Devic
     expected = run(variant, SHAPE, arrays, cuda).y
     scratch = variant.planned(SHAPE, cuda.max_shared_bytes).scratch_bytes
     held = [library.put(array) for array in arrays.values()]
-    library.get(conv2d(*held, impl="m1"))  # opens this thread's device
+    library.get(conv2d(*held, impl="m1"))  # opens the device for this thread
     device = CALLS.device(0)
     device.free_bytes = lambda: scratch - 1  # type: ignore[method-assign]
     try:
@@ -241,7 +241,10 @@ def test_two_libraries_are_refused() -> None:
 
 
 def test_graphs_of_cupy() -> None:
-    """A call is captured once it is ready, and the graph does it again with what the arrays hold by then."""
+    """A call can be captured after a first call.
+
+    The graph repeats it with the current content of the arrays.
+    """
     cupy = Cupy()
     a, b, out = cupy.put(A), cupy.put(B), cupy.empty(C.shape)
     stream = cupy.stream()

@@ -1,4 +1,4 @@
-"""Arrays of libraries that are known by a protocol alone, and CuPy's front end, on a GPU."""
+"""Arrays of libraries that support only a protocol, and CuPy's front end, on a GPU."""
 
 import os
 from typing import Any
@@ -37,13 +37,14 @@ def close(found: Any, expected: np.ndarray = C) -> bool:
 
 
 def test_jax() -> None:
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # it would take most of the memory
+    # Otherwise it would take most of the memory
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     jax = pytest.importorskip("jax", reason="JAX is not installed")
     if jax.default_backend() != "gpu":
         pytest.skip("JAX has no GPU here")
     a, b = jax.device_put(A), jax.device_put(B)
     for factor in (1, 2):
-        c = gemm(a * factor, b)  # what it computes may not be there yet
+        c = gemm(a * factor, b)  # the result of the product may not be ready yet
         assert isinstance(c, jax.Array)
         assert close(np.asarray(c + 1), factor * C + 1)
     with refused("out is .*, which is read-only"):
@@ -65,7 +66,7 @@ def test_numba() -> None:
 
 
 class Lent:
-    """An array of CuPy's that says what it is by one protocol alone."""
+    """An array of CuPy's that supports only one protocol."""
 
     def __init__(self, array: Any, *spoken: str) -> None:
         self._array = array
@@ -79,7 +80,7 @@ class Lent:
     ids=["interface", "dlpack"],
 )
 def test_any_library(spoken: tuple[str, ...]) -> None:
-    """Results are taken by CuPy and by PyTorch as they are; the streams of both sides are in order."""
+    """CuPy and PyTorch accept the results, and the streams of both sides are in order."""
     cupy, torch = Cupy(), Torch()
     stream = cupy.stream()
     b, late, a = cupy.put(B), cupy.put(A), cupy.put(np.zeros_like(A))

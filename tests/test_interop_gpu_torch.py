@@ -1,4 +1,4 @@
-"""What is PyTorch's alone: compiled programs, graphs, gradients, tensors of many kinds."""
+"""Features of PyTorch: compiled programs, graphs, gradients, tensors of many kinds."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from mini_dnn.variant import find
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.filterwarnings("ignore"),  # of PyTorch's compiler, whose warnings are not ours
+    pytest.mark.filterwarnings("ignore"),  # PyTorch's compiler emits warnings that we cannot avoid
 ]
 
 
@@ -46,7 +46,7 @@ def close(torch: Any, found: Any, expected: Any) -> bool:
 
 @pytest.fixture(autouse=True)
 def strict(torch: Any) -> Any:
-    """PyTorch's own products in fp32."""
+    """PyTorch with its own products in full fp32."""
     before = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = False
     yield
@@ -55,7 +55,7 @@ def strict(torch: Any) -> Any:
 
 @pytest.mark.parametrize("name", ops.names())
 def test_operators(name: str, torch: Any, cuda: Device) -> None:
-    """Of every operation: its result, what a compiler is told of it, and PyTorch's own checks."""
+    """Every operation: its result, its description for compilers, and PyTorch's own checks."""
     operation = ops.find(name)
     problem = small(find(operation.default))
     arrays = operation.inputs(problem, 0)
@@ -74,7 +74,7 @@ def test_operators(name: str, torch: Any, cuda: Device) -> None:
     ("mode", "dynamic"), [("default", False), ("default", True), ("reduce-overhead", False)]
 )
 def test_compiled_programs(mode: str, dynamic: bool, torch: Any) -> None:
-    """In one piece. With "reduce-overhead" PyTorch captures a graph of it."""
+    """The program compiles without a graph break. With "reduce-overhead" PyTorch captures a graph of it."""
     mine = torch.ops.mini_dnn
 
     def program(a: Any, b: Any) -> Any:
@@ -99,7 +99,7 @@ def test_compiled_programs_with_scratch_memory(torch: Any) -> None:
 
 
 def test_graphs(torch: Any) -> None:
-    """A call is captured on the stream that it was made ready on."""
+    """A call is captured on the stream on which it was prepared."""
     a, b = operands(torch)
     out, stream = torch.empty(2, 64, 72, device="cuda"), torch.cuda.Stream()
     torch.cuda.synchronize()
@@ -174,7 +174,7 @@ def test_tensors_that_are_refused(torch: Any) -> None:
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_types(dtype: str, torch: Any) -> None:
-    """Of operands and of results; a matrix each has a matrix as its result."""
+    """The types of operands and results. If each operand is a matrix, so is the result."""
     kind, word = getattr(torch, dtype), {"float16": "fp16", "bfloat16": "bf16"}[dtype]
     a, b = (tensor[0].to(kind) for tensor in operands(torch))
     expected = a.float() @ b.float()
@@ -200,7 +200,7 @@ def test_the_default_stream_and_a_stream_of_ones_own(torch: Any) -> None:
 
 
 def test_two_gpus(torch: Any) -> None:
-    """Tensors are used on their GPU, whatever the current one is; all of a call are on one."""
+    """Tensors are used on their own GPU, and all tensors of a call must be on the same GPU."""
     if torch.cuda.device_count() < 2:
         pytest.skip("there is one GPU")
     a, b = operands(torch)

@@ -1,4 +1,4 @@
-"""Arrays of other libraries that are refused, and what is said of them. Stand-ins: see `lent_arrays`."""
+"""Arrays of other libraries that are refused, and the messages. For the stand-ins see `lent_arrays`."""
 
 from typing import Any
 

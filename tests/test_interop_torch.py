@@ -1,4 +1,4 @@
-"""Operations as operators of PyTorch, with tensors in host memory; `test_interop_gpu` has those on a GPU."""
+"""Operations as PyTorch operators with tensors in host memory; `test_interop_gpu` uses tensors on a GPU."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ def test_signatures() -> None:
 
 @pytest.mark.parametrize("name", ops.names())
 def test_every_operation(name: str) -> None:
-    """The results, and what a compiler is told of them; PyTorch's own checks of operators."""
+    """The results, their description for compilers, and PyTorch's own checks of operators."""
     operation = ops.find(name)
     signature = signature_of(operation)
     problem = small(find(operation.default))
@@ -76,7 +76,7 @@ def test_what_is_given_by_name_and_left_out() -> None:
 
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_programs_are_compiled_with_them(dynamic: bool) -> None:
-    """In one piece, also where what goes in is transposed on its way."""
+    """The program compiles without a graph break, even if an input is transposed first."""
 
     def program(a: Any, b: Any) -> Any:
         product = MINE.gemm(a, (2 * b).transpose(1, 2).contiguous(), layout="nt")

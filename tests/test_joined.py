@@ -1,4 +1,4 @@
-"""Plans that call several variants, as one kernel file, as `show --expand` and `--standalone` write it."""
+"""Plans that call several variants, written as one kernel file by `show --expand` and `--standalone`."""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Every kernel file opens with what a reader needs before the code."""
+"""Every kernel file begins with what a reader needs to know before the code."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Each layer against a definition written out, and its gradients against central differences in float64."""
+"""Each layer compared with its definition, and its gradients with central differences in float64."""
 
 import numpy as np
 import pytest
@@ -74,7 +74,7 @@ def test_relu_overwrites_only_when_told() -> None:
 
 
 def pooled(x: np.ndarray, k: int, P: int, Q: int) -> np.ndarray:
-    """Max-pooling as it is defined: window by window."""
+    """Max-pooling by its definition, window by window."""
     windows = [[x[:, :, p * k : p * k + k, q * k : q * k + k] for q in range(Q)] for p in range(P)]
     return np.array([[w.max(axis=(2, 3)) for w in row] for row in windows]).transpose(2, 3, 0, 1)
 

@@ -1,4 +1,4 @@
-"""A transformer's attention in variants: NumPy's classes, what is refused, and the command line."""
+"""A transformer's attention computed by variants: NumPy's classes, refused inputs, and the command line."""
 
 import json
 from dataclasses import replace
@@ -43,7 +43,7 @@ def images() -> ImageSet:
 
 
 def network() -> Network:
-    """Not trained, but its classes are far apart and its attention is steep."""
+    """An untrained network whose classes are well separated and whose attention is concentrated."""
     built = MODELS["vit"].make("synthetic", np.random.default_rng(5))
     for name, parameter in built.parameters().items():
         if name.endswith("qkv.weight"):
@@ -74,7 +74,7 @@ def test_attention_in_every_variant_gives_numpys_classes(
     assert f"the class of {IMAGES} of {IMAGES} images is NumPy's" in compare(
         found, expected, attentions.layers
     )
-    assert np.abs(found - expected).max() > 0  # it was not NumPy that computed
+    assert np.abs(found - expected).max() > 0  # the result was not computed by NumPy
 
 
 def test_the_best_attention_for_a_problem_is_asked_with_what_the_layers_have(images: ImageSet) -> None:
@@ -126,7 +126,7 @@ def test_types_and_layouts_that_a_variant_takes(emulator: Device) -> None:
         assert found.flags.c_contiguous
         np.testing.assert_allclose(found, wanted, atol=off)
     attentions(qkv(), 1 / np.sqrt(32), "a")
-    assert attentions.layers[-1].problem.scale == 0  # which stands for this one
+    assert attentions.layers[-1].problem.scale == 0  # 0 stands for this scale
     with pytest.raises(VariantError, match="uses attention in float16, whose range some numbers"):
         attentions(qkv() * 1e6, 0.25, "a")
     only("fp16 other")
@@ -169,7 +169,7 @@ def test_linear_layers_of_tokens_in_a_matrix_product(images: ImageSet, emulator:
 
 @pytest.fixture
 def weights(images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The flags of weights for the drawn images, which are a few now."""
+    """The options for weights that fit the drawn images, of which there are few now."""
     monkeypatch.setattr("mini_dnn.datasets.load", lambda *_: images)
     file = tmp_path / "w.h5"
     save(file, network(), WeightsInfo("synthetic", {}, 5, ""))

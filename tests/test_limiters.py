@@ -1,4 +1,4 @@
-"""Limiters by the emulator and by ncu: the published table is what both say."""
+"""Limiters found by the emulator and by ncu agree, and the published table shows both."""
 
 import json
 import re

@@ -28,7 +28,7 @@ SHAPES = [
 
 @pytest.fixture
 def tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A tile that is chosen for every problem, and one cluster at a time: a block has several tiles."""
+    """A tile for every problem, with one cluster at a time, so that a block has several tiles."""
     chosen = request.param
     monkeypatch.setitem(RULES, "choose", lambda p: chosen)
     monkeypatch.setitem(RULES, "BLOCKS", chosen.share)

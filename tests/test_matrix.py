@@ -1,6 +1,6 @@
-"""Every variant of every operation against float64, at the problems of the operation.
+"""Every variant of every operation is compared with float64 at the problems of the operation.
 
-A new operation, a new variant and a new problem are found by themselves.
+New operations, variants and problems are found automatically.
 """
 
 import os
@@ -23,17 +23,23 @@ from mini_dnn.running.runner import Result, run
 from mini_dnn.running.verify import verify
 from mini_dnn.variant import Variant, find, mine, names
 
-IN_PARTS = 7  # entries of a batch that is cut, of which 3 are done at a time
+IN_PARTS = 7  # entries of a batch that is divided; 3 are computed at a time
 
 
 def problems(op: str) -> list[Any]:
-    """All small ones, each once: no tile divides the first ones, and the others are the ordinary ones."""
+    """All small problems, each once.
+
+    No tile divides the first ones, and the others are the ordinary problems.
+    """
     operation = ops.find(op)
     return list(dict.fromkeys([*operation.check, *operation.spare]))
 
 
 def cases() -> list[Any]:
-    """All that variants take; a brief run meets a third of each one's problems, and of neighbours others."""
+    """All problems of all variants.
+
+    A brief run uses a third of each variant's, and others for its neighbours.
+    """
     found = []
     for op in ops.names():
         for at, name in enumerate([*names(op), *mine(op)]):
@@ -49,7 +55,7 @@ def cases() -> list[Any]:
 def given(op: str, problem: Any) -> Arrays:
     arrays = ops.find(op).inputs(problem, seed=0)
     for array in arrays.values():
-        array.flags.writeable = False  # whoever writes to an input is told so
+        array.flags.writeable = False  # writing to an input raises an error
     return arrays
 
 
@@ -69,7 +75,7 @@ def compared(variant: Variant, problem: Any, outputs: Arrays) -> Comparison:
 
 
 def solve(variant: Variant, problem: Any, device: Device) -> Result:
-    """The result; where this device cannot run the variant, the test is skipped, and says why."""
+    """Return the result; skip the test with a reason if this device cannot run the variant."""
     if variant.needs_gpu and not device.has_clock:
         pytest.skip(f"{variant.name} needs a GPU: {variant.needs_gpu}")
     if device.arch < variant.min_arch:
@@ -79,7 +85,7 @@ def solve(variant: Variant, problem: Any, device: Device) -> Result:
 
 @pytest.fixture(scope="module")
 def cuda(cuda: Device) -> Device:
-    """A GPU, for which all kernels have been compiled, a compiler a core."""
+    """A GPU for which all kernels have been compiled, with one compiler per core."""
     variants = [find(name) for name in names()]
     kinds = {
         (variant.source, tuple(variant.planned(problem, device_bytes).defines.items()))
@@ -92,7 +98,7 @@ def cuda(cuda: Device) -> Device:
 
     def build(kind: Any) -> None:
         source, defines = kind
-        with suppress(DeviceError):  # the test that needs it says so
+        with suppress(DeviceError):  # the test that needs the kernel reports this
             build_cubin(source, dict(defines), nvcc_arch(cuda.arch))
 
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
@@ -124,7 +130,7 @@ def test_a_batch_that_does_not_fit_is_cut(name: str, device: Device, monkeypatch
 
 @pytest.mark.parametrize("op", ops.names())
 def test_a_small_error_is_found(op: str) -> None:
-    """In each output of each problem: else nothing of the above would say anything."""
+    """An error is found in each output of each problem. Otherwise the tests above would show nothing."""
     for problem in problems(op):
         right, allowed = answer(op, problem), bound(op, problem, "fp32")
         assert compare_all(right, right, allowed).ok
@@ -140,7 +146,7 @@ def test_a_small_error_is_found(op: str) -> None:
 
 @pytest.mark.parametrize("op", ops.names())
 def test_every_precision_has_a_bound(op: str) -> None:
-    """One for each element, and the less exact a precision is, the larger."""
+    """There is a bound for each element, and the bound of a less exact precision is larger."""
     for problem in problems(op):
         outputs = problem.named("out")
         last = {name: np.zeros(array.shape) for name, array in outputs.items()}

@@ -1,4 +1,4 @@
-"""Errors that an H200 had are the emulator's, digit for digit, as it forms the same sums."""
+"""Errors measured on an H200 equal the emulator's in every digit, because it forms the same sums."""
 
 from pathlib import Path
 
@@ -10,14 +10,14 @@ from mini_dnn.measuring.files import bench_file, read_json
 from mini_dnn.paths import ROOT
 from mini_dnn.report.stale import why_stale
 
-Errors = dict[tuple[str, str], float]  # the largest of a variant at a problem
+Errors = dict[tuple[str, str], float]  # the largest error of a variant at a problem
 
 # Products of halves by wgmma and mma.sync, three of each number's parts; WMMA of TF32 numbers, and of halves.
 ON_IMAGES = ["layers/custom", "m3/fp32_split", "m3/tensor_cores", "m3/tensor_cores_fp16"]
 
 
 def errors(file: Path, names: list[str], batch: int, at: str = "") -> Errors:
-    """What a results file says of variants."""
+    """The errors of variants in a results file."""
     return {
         (row.variant, row.problem): row.max_error
         for row in bench_file(read_json(file), file).rows
@@ -26,11 +26,11 @@ def errors(file: Path, names: list[str], batch: int, at: str = "") -> Errors:
 
 
 def measured(names: list[str], batch: int, at: str = "") -> Errors:
-    """Errors on an H200, of variants whose code is still the same."""
+    """Errors on an H200 for variants whose code has not changed."""
     found: Errors = {}
     for file in (ROOT / "benchmarks" / "results").glob("h200-*.json"):
         content = read_json(file)
-        if not isinstance(content["schema"], int):  # of others than `bench`
+        if not isinstance(content["schema"], int):  # files of other programs than `bench`
             continue
         code = {row.variant: row.code_hash for row in bench_file(content, file).rows}
         fresh = [name for name in names if (known := code.get(name)) and not why_stale(name, known)]

@@ -113,7 +113,7 @@ def test_inference_gives_what_training_gives() -> None:
     [
         lenet.build(np.random.default_rng(0)),
         Network({"relu": ReLU()}),
-        Network({"flatten": Flatten(), "relu": ReLU()}),  # flatten hands on a view of the input
+        Network({"flatten": Flatten(), "relu": ReLU()}),  # flatten returns a view of its input
         Network({"pool": MaxPool2d(1), "relu": ReLU()}),
     ],
     ids=lambda network: network.architecture[:20],
@@ -126,7 +126,7 @@ def test_the_input_is_never_changed(network: Network) -> None:
 
 
 def test_inference_holds_little_more_than_the_largest_layer() -> None:
-    """Per image conv1 gives 102 kB and pool1 26 kB: 1.3 GB for 10,000, where keeping all would need 4 GB."""
+    """Per image conv1 gives 102 kB and pool1 26 kB: 1.3 GB for 10,000 images; keeping all would need 4 GB."""
     network = lenet.build(np.random.default_rng(0))
     network.convolve_with(
         lambda x, w, name: np.ones((len(x), len(w), x.shape[2] - 6, x.shape[3] - 6), np.float32)
@@ -192,7 +192,7 @@ def test_an_input_that_fits_nowhere_is_refused_before_any_work(x: np.ndarray, me
 
 
 def test_a_network_of_other_layers_trains() -> None:
-    """Nothing in `Network` is LeNet's own: tell light from dark centres with two layers."""
+    """Nothing in `Network` is specific to LeNet: two layers learn to distinguish light from dark centres."""
     random = np.random.default_rng(4)
     network = Network({"conv": Conv2d(1, 2, (2, 2), random), "flat": Flatten(), "fc": Linear(8, 2, random)})
     x = random.random((64, 1, 3, 3)).astype(np.float32)

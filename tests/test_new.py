@@ -74,7 +74,7 @@ class TestNew:
     def test_a_plain_name_goes_to_the_users_own(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
     ) -> None:
-        """So that git and the tests of this repository leave it alone."""
+        """There git and the tests of this repository ignore it."""
         source = find("m2")
         for module in ("scaffold", "folders"):
             monkeypatch.setattr(f"mini_dnn.variant.{module}.ROOT", tmp_path)
@@ -98,7 +98,7 @@ class TestNew:
     def test_a_kernel_that_includes_another_becomes_its_text(
         self, tmp_path: Path, emulator: Device, name: str
     ) -> None:
-        """So that there is something to change, and the copy compiles wherever it is taken to."""
+        """The copy can be changed, and it compiles wherever it is moved."""
         source = find(name)
         folder = create(str(tmp_path / "mine"), source)
         text = (folder / "kernel.cu").read_text()

@@ -1,4 +1,4 @@
-"""The notebook of the first hour: as its script writes it, and executed with the emulator."""
+"""The notebook of the first hour is what its script writes, and it runs with the emulator."""
 
 import ast
 import importlib.metadata
@@ -71,14 +71,14 @@ def test_all_cells_are_python(script: ModuleType) -> None:
 
 
 def commands(text: str) -> list[list[str]]:
-    """What the cells give to run.py, on a GPU and without one; a variable is its name."""
+    """The arguments that the cells pass to run.py, on a GPU and without one. A variable stands for itself."""
     calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
     given = [[ast.unparse(arg).strip("'") for arg in call.args] for call in calls]
     return [words[2:] for words in given if words[:2] == ["sys.executable", "run.py"]]
 
 
 def test_its_commands_are_real_and_run_on_a_t4(script: ModuleType) -> None:
-    """Variants that it names are for sm_75, too, at the problems of the course."""
+    """Its variants support sm_75 at the problems of the course."""
     cells = script.notebook(script.REPOSITORY)["cells"]
     given = [
         words for cell in cells if cell["cell_type"] == "code" for words in commands("".join(cell["source"]))
@@ -105,7 +105,7 @@ def test_its_commands_are_real_and_run_on_a_t4(script: ModuleType) -> None:
 
 @pytest.mark.exhaustive
 def test_it_runs_in_the_emulator(tmp_path: Path) -> None:
-    """It clones this repository; pip installs into a folder of the test's own."""
+    """The notebook clones this repository, and pip installs into a folder of the test."""
     folders = os.environ["PATH"].split(os.pathsep)
     hidden = [folder for folder in folders if not Path(folder, "nvidia-smi").exists()]
     ours = importlib.metadata.files("mini-dnn")
@@ -115,7 +115,7 @@ def test_it_runs_in_the_emulator(tmp_path: Path) -> None:
         "PATH": os.pathsep.join(hidden),
         "PIP_NO_DEPS": "1",
         "PIP_PREFIX": str(tmp_path / "installed"),
-        "PIP_IGNORE_INSTALLED": "1",  # without it, pip removes this environment's mini_dnn first
+        "PIP_IGNORE_INSTALLED": "1",  # without this, pip would first remove this environment's mini_dnn
         "IPYTHONDIR": str(tmp_path / "ipython"),
     }
     done = subprocess.run(
@@ -129,7 +129,7 @@ def test_it_runs_in_the_emulator(tmp_path: Path) -> None:
     assert importlib.metadata.files("mini-dnn") == ours, "the installation that runs these tests has changed"
     cells = [cell for cell in json.loads(done.stdout)["cells"] if cell["cell_type"] == "code"]
     told = ["".join("".join(output.get("text", "")) for output in cell["outputs"]) for cell in cells]
-    said = [re.sub(r"\x1b\[[\d;]*m", "", text) for text in told]  # colours
+    said = [re.sub(r"\x1b\[[\d;]*m", "", text) for text in told]  # remove colours
     assert "no GPU: kernels run in the emulator" in said[0]
     assert "agrees with float64" in said[1]
     assert "conv_direct" in said[2]

@@ -1,4 +1,4 @@
-"""The NumPy convolution against float64 einsum, its gradients against the adjoint identities, its memory."""
+"""The NumPy convolution: float64 einsum, the adjoint identities of its gradients, and its memory."""
 
 import tracemalloc
 
@@ -26,7 +26,7 @@ SHAPES = [
 
 
 def arrays(shape: tuple[int, ...], dtype: type = np.float64) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """x, w and dy, standard normal."""
+    """x, w and dy with standard normal values."""
     N, C, H, W, M, R, S = shape
     rng = np.random.default_rng(sum(shape))
     sizes = (N, C, H, W), (M, C, R, S), (N, M, H - R + 1, W - S + 1)
@@ -35,7 +35,7 @@ def arrays(shape: tuple[int, ...], dtype: type = np.float64) -> tuple[np.ndarray
 
 
 def expected(x: np.ndarray, w: np.ndarray, dy: np.ndarray) -> dict[str, np.ndarray]:
-    """The three results in float64, by the definition."""
+    """The three results in float64, by their definitions."""
     x, w, dy = (a.astype(np.float64) for a in (x, w, dy))
     R, S = w.shape[2:]
     windows = sliding_window_view(x, (R, S), axis=(2, 3))
@@ -58,7 +58,7 @@ def computed(x: np.ndarray, w: np.ndarray, dy: np.ndarray) -> dict[str, np.ndarr
 
 
 def assert_close(x: np.ndarray, w: np.ndarray, dy: np.ndarray) -> None:
-    """Compare all three with float64; the bound is that of a sum of ``length`` terms."""
+    """Compare all three results with float64. The bound is that of a sum of ``length`` terms."""
     N, M, P, Q = dy.shape
     C, R, S = w.shape[1:]
     lengths = {"y": C * R * S, "dw": N * P * Q, "dx": M * R * S}
@@ -179,7 +179,7 @@ def test_results_are_the_same_in_each_run() -> None:
     ],
 )
 def test_temporary_memory_is_bounded(monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]) -> None:
-    """Slices need a few MB a thread, whatever the batch."""
+    """Slices need a few MB per thread, whatever the batch size."""
     monkeypatch.setattr(numpy_conv, "cores", lambda: 2)
     x, w, dy = arrays(shape, np.float32)
     calls = {

@@ -1,4 +1,4 @@
-"""Every kernel compiles with nvcc for each architecture that the course meets."""
+"""Every kernel compiles with nvcc for each architecture that the course uses."""
 
 import re
 import subprocess
@@ -24,14 +24,14 @@ needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="no nvcc: the CUDA t
 
 
 def different_defines(variant: Variant) -> list[Defines]:
-    """Of the problems that are measured, each once; of a small one, if the variant takes none of them."""
+    """The distinct macros of the measured problems, or of a small problem if there are none."""
     course = [problem.with_batch(BATCH) for problem in variant.operation.course.values()]
     measured = [problem for problem in course if not variant.limit_for(problem)]
     taken = [variant.defines_for(problem) for problem in measured or [small_problem(variant.name)]]
     return list({tuple(sorted(defines.items())): defines for defines in taken}.values())
 
 
-WARPGROUPS: list[tuple[str, Any]] = [  # take their products
+WARPGROUPS: list[tuple[str, Any]] = [  # variants that use their products
     *((name, LAYER_2) for name in ("layers/custom", "m3/fp32_split")),
     *(("layers/fused", ConvPoolShape(**LAYER_2.fields, pool=pool)) for pool in (2, 4)),
     *(("networks/lenet/tensor_cores", batch) for batch in (LenetBatch(9), LenetBatch(999, True, 28))),
@@ -39,10 +39,10 @@ WARPGROUPS: list[tuple[str, Any]] = [  # take their products
 
 
 def compilations(variant: Variant) -> set[tuple[str, int, int]]:
-    """Name, architecture, number of the definitions: first for the oldest architecture, last for 90.
+    """Name, architecture and index of the macros: the first for the oldest architecture, the last for 90.
 
-    Not the latter if it is the same code: what an older architecture takes, 90 takes, too. Those of
-    `WARPGROUPS` are compiled for 90 below.
+    Code that is the same for both architectures is compiled only for the older one. Variants in `WARPGROUPS`
+    are compiled for 90 below.
     """
     oldest, last = max(75, variant.min_arch), len(different_defines(variant)) - 1
     first = {(variant.name, oldest, 0)}
@@ -65,7 +65,7 @@ def test_compiles(case: tuple[str, int, int]) -> None:
 
 
 def notes_on_products(source: Path, defines: Defines, folder: Path) -> list[str]:
-    """What ptxas remarks on a file's products of a warpgroup, of which there are some."""
+    """The remarks of ptxas on a file's warpgroup products. There must be some."""
     definitions = [f"-D{name}={value}" for name, value in defines.items()]
     command = [str(find_nvcc()), "-cubin", "-arch=sm_90a", f"-I{INCLUDE}", *OPTIONS, *definitions]
     command += ["--keep", "--keep-dir", str(folder), str(source), "-o", str(folder / "kernel.cubin")]
@@ -77,7 +77,10 @@ def notes_on_products(source: Path, defines: Defines, folder: Path) -> list[str]
 @needs_nvcc
 @pytest.mark.parametrize("case", sampled(WARPGROUPS, one_of=4), ids=str)
 def test_products_of_warpgroups_run_on(case: tuple[str, Any], tmp_path: Path) -> None:
-    """The compiler sees that nobody needs their sums before the wait; else it would wait for each one."""
+    """The compiler sees that their sums are not used before the wait.
+
+    Otherwise it would wait for each product.
+    """
     name, shape = case
     variant = find(name)
     assert not notes_on_products(variant.source, variant.defines_for(shape), tmp_path)

@@ -1,4 +1,4 @@
-"""What NVML is asked, with a stand-in for it."""
+"""Queries of NVML, with a stand-in for it."""
 
 import itertools
 import sys
@@ -21,7 +21,7 @@ class NVMLError(Exception):
 
 
 def stand_in(readings: Iterable[Reading | None], driver: str | bytes = "580.1") -> ModuleType:
-    """An NVML whose sensors give these readings, one after the other; None is one that does not answer."""
+    """An NVML whose sensors return these readings in order. None means that a sensor does not answer."""
     nvml: Any = ModuleType("pynvml")
     source = iter(readings)
     nvml.NVMLError = NVMLError
@@ -131,5 +131,5 @@ def test_no_gpu_no_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gpu_state(SimpleNamespace()) is None  # type: ignore[arg-type]
     assert gpu_state(SimpleNamespace(pci_bus_id="other")) is None  # type: ignore[arg-type]
     assert nvml.open == 0
-    monkeypatch.setitem(sys.modules, "pynvml", None)  # what is not installed
+    monkeypatch.setitem(sys.modules, "pynvml", None)  # as if it were not installed
     assert gpu_state(GPU) is None

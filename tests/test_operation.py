@@ -1,4 +1,4 @@
-"""A new operation is one file in ``mini_dnn/ops`` and a folder a variant: no other file is edited for it."""
+"""A new operation is a file in ``mini_dnn/ops`` and a folder per variant. No other file has to change."""
 
 import json
 import re
@@ -11,8 +11,8 @@ import pytest
 
 from mini_dnn.paths import ROOT
 
-EXAMPLE = "softmax"  # of CONTRIBUTING
-NEW = "gibbs"  # the same under a name that nobody can know
+EXAMPLE = "softmax"  # the example in CONTRIBUTING
+NEW = "gibbs"  # the same under a name that no file of the project contains
 VARIANTS = ("v0_naive", "v1_warp")
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 RUBRIC = f"""
@@ -39,7 +39,7 @@ def test_the_example_of_contributing_is_the_code_of_this_repository() -> None:
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the project with the example's files under another name, and nothing else changed."""
+    """A copy of the project with the example's files under another name, and no other change."""
     copy = tmp_path_factory.mktemp("checkout")
     ignored = shutil.ignore_patterns("__pycache__", "*.pyc", EXAMPLE, f"{EXAMPLE}.py")
     for name in ("mini_dnn", "milestones", "layers", "networks", "ladders", "data"):

@@ -37,7 +37,7 @@ def test_adam_follows_the_paper() -> None:
 
 
 def test_weights_decay_apart_from_their_gradient_and_arrays_of_one_axis_do_not() -> None:
-    """As in AdamW: the weight is made smaller first, and Adam's step is that of the gradient alone."""
+    """As in AdamW, the weight is decayed first, and Adam's step depends on the gradient alone."""
     gradient = GRADIENTS[:2]
     pairs = {"weight": Parameter(gradient + 1, gradient), "bias": Parameter(VALUE.copy(), GRADIENTS[3])}
     plain = {name: Parameter(p.value.copy(), p.grad) for name, p in pairs.items()}
@@ -62,7 +62,7 @@ def test_steps_of_muon_have_singular_values_near_one_and_adams_length() -> None:
             values = np.linalg.svd(step, compute_uv=False) / (0.1 * 0.2 * max(step.shape) ** 0.5)
             assert 0.6 < values.min() <= values.max() < 1.3
     left, _, right = np.linalg.svd(pairs["wide"].grad, full_matrices=False)
-    wanted = -0.1 * 0.2 * 3 * left @ right  # the nearest orthogonal matrix, about
+    wanted = -0.1 * 0.2 * 3 * left @ right  # approximately the nearest orthogonal matrix
     assert (pairs["wide"].value * wanted).sum() > 0.95 * np.sqrt(
         (pairs["wide"].value ** 2).sum() * (wanted**2).sum()
     )
@@ -80,7 +80,7 @@ def test_filling_muons_state_continues_bit_for_bit() -> None:
         one.step(0.1)
         if step >= 2:
             two.step(0.1)
-        else:  # as if saved and restored
+        else:  # as if it were saved and restored
             for name, array in two.state().items():
                 array[...] = one.state()[name]
             for name, p in others.items():

@@ -1,4 +1,4 @@
-"""Convolutions by products of a warpgroup, on pairs of pixels: their layout, and all that they may meet."""
+"""Convolutions by warpgroup products on pairs of pixels: their layout, sizes and values."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -20,9 +20,9 @@ from mini_dnn.ops.conv2d_relu_pool import ConvPoolShape
 from mini_dnn.variant import Variant, ceil_div, find
 
 CUSTOM, SPLIT, FUSED = "layers/custom", "m3/fp32_split", "layers/fused"
-KINDS = ((CUSTOM, 0), (SPLIT, 0), (FUSED, 2), (FUSED, 4))  # and windows of the pool
-FORMS = ({}, {"PTX_NO_WGMMA": 1})  # products of a warpgroup, or of warps
-EDGE_N = 24  # pairs of rows of a product at the edge
+KINDS = ((CUSTOM, 0), (SPLIT, 0), (FUSED, 2), (FUSED, 4))  # and the size of the pool's windows
+FORMS = ({}, {"PTX_NO_WGMMA": 1})  # products of a warpgroup, or products of single warps
+EDGE_N = 24  # pairs of rows in a product at the edge
 
 
 def defined(variant: Variant, **more: int) -> Variant:
@@ -30,7 +30,7 @@ def defined(variant: Variant, **more: int) -> Variant:
 
 
 def cut_as(name: str, bands: int, groups: int, **sizes: int) -> Variant:
-    """The variant with so many bands an image, in tiles of ``groups`` pairs of rows."""
+    """The variant with ``bands`` bands per image, in tiles of ``groups`` pairs of rows."""
     settings: dict[str, int] = {"warps": 4, "blocks": 1} | sizes
 
     def tiling(s: ConvShape) -> quads.Tiling:
@@ -59,12 +59,12 @@ def compute(variant: Variant, x: np.ndarray, w: np.ndarray, pool: int, device: D
 
 
 def pooled(y: np.ndarray, pool: int) -> np.ndarray:
-    """The largest value of each window; ``pool`` 0 is a convolution alone."""
+    """The largest value of each window. If ``pool`` is 0, the result of the convolution."""
     return MaxPool2d(pool, ceil_mode=True).forward(y) if pool else y
 
 
 def assert_right(variant: Variant, s: ConvShape, pool: int, device: Device) -> None:
-    """Products of a warpgroup are taken where there are any, and the result is that of float64."""
+    """Check that warpgroup products are used if the device has them, and that the result is right."""
     shape = with_pool(s, pool)
     assert variant.defines_for(shape)["GROUPS"] > 0
     result = solved(variant, shape, device)
@@ -76,7 +76,7 @@ def assert_right(variant: Variant, s: ConvShape, pool: int, device: Device) -> N
 
 @pytest.fixture(params=["checked", pytest.param("cuda", marks=pytest.mark.gpu)])
 def either(request: pytest.FixtureRequest) -> Iterator[Device]:
-    """The emulator that finds what is read and not there, or a GPU with products of a warpgroup."""
+    """The emulator, which notices reads of missing data, or a GPU with warpgroup products."""
     if request.param == "checked":
         with closing(CheckedEmulator()) as device:
             yield device
@@ -88,7 +88,7 @@ def either(request: pytest.FixtureRequest) -> Iterator[Device]:
 
 
 def operands(pair_row: np.ndarray, pair: np.ndarray, R: int, S: int) -> np.ndarray:
-    """B of products for the columns n at these pairs, (..., n): (..., R + 1, steps, 16, n)."""
+    """B of the products for the columns n at these pairs: (..., n) gives (..., R + 1, steps, 16, n)."""
     r, s, k, _ = np.ogrid[: R + 1, : ceil_div(S + 1, 4), :16, :1]
     row = 2 * pair_row[..., None, None, None, :] + r
     column = 2 * pair[..., None, None, None, :] + 4 * s + k // 4
@@ -115,7 +115,7 @@ def test_sizes_are_the_kernels(R: int, S: int, groups: int, either: Device) -> N
 
 @pytest.mark.parametrize(("R", "S", "groups"), FILTERS)
 def test_products_find_their_pairs(R: int, S: int, groups: int, either: Device) -> None:
-    """All inside of what `pair_slots` counts, also if an operand is taken for one piece, as sanitizers do."""
+    """All lie within `pair_slots`, even if a sanitizer treats an operand as one contiguous range."""
     kernels = Kernels(either, "pairs.cu", R=R, S=S, GROUPS=groups)  # type: ignore[arg-type]
     for tiles, Q in [(1, 1), (1, 15), (2, 16), (1, 17), (2, 18), (1, 34), (3, 21), (4, 6), (6, 12)]:
         band, (full, rest) = 2 * groups * tiles, divmod(ceil_div(Q, 2), 8)
@@ -137,14 +137,14 @@ def test_products_find_their_pairs(R: int, S: int, groups: int, either: Device) 
 
 
 def of_columns(Q: int, pool: int) -> ConvShape:
-    """Two bands in tiles of 3 pairs of rows, the last band one row high."""
+    """Two bands in tiles of 3 pairs of rows. The last band is one row high."""
     return ConvShape(2, 3 + Q % 2, int(np.lcm(6, max(pool, 1))) + 3, Q + 3, 20, 3, 4)
 
 
 @pytest.mark.parametrize("step", [11, pytest.param(3, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("kind", sampled([*KINDS, (FUSED, 1)], one_of=4), ids=str)
 def test_columns(kind: tuple[str, int], step: int, device: Device) -> None:
-    """The edge alone, and all that groups of 8 pairs of columns may leave over, shared among the kinds."""
+    """The edge alone, and all remainders of groups of 8 pairs of columns, shared by the kinds."""
     name, pool = kind
     for Q in range(1 + [*KINDS, (FUSED, 1)].index(kind) % step, 35, step):
         assert_right(cut_as(name, 2, groups=3), of_columns(Q, pool), pool, device)
@@ -152,13 +152,13 @@ def test_columns(kind: tuple[str, int], step: int, device: Device) -> None:
 
 @pytest.mark.parametrize(("name", "pool"), KINDS)
 def test_columns_by_warps(name: str, pool: int, device: Device) -> None:
-    """Without products of a warpgroup, in the same launches."""
+    """The launches are the same without warpgroup products."""
     for Q in (7, 23):
         variant = defined(cut_as(name, 2, groups=3), PTX_NO_WGMMA=1)
         assert_right(variant, of_columns(Q, pool), pool, device)
 
 
-TILES = {  # pairs of rows in one, and by warps most rows of quads in a strip
+TILES = {  # pairs of rows per tile; without warpgroups, the largest number of rows of quads per strip
     CUSTOM: {"groups": 9, "max_rows": 10},
     SPLIT: {"groups": 6, "max_rows": 3},
     FUSED: {"groups": 9, "max_rows": 12},
@@ -168,11 +168,11 @@ TILES = {  # pairs of rows in one, and by warps most rows of quads in a strip
 @pytest.mark.parametrize("one_of", [4, pytest.param(1, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize(("turn", "defines"), sampled(range(len(KINDS)), FORMS, one_of=4, least=2), ids=str)
 def test_rows(turn: int, one_of: int, defines: dict, device: Device) -> None:
-    """Rows past the last band's are none, some, or nearly all of a tile."""
+    """The rows past the last band are none, some, or nearly all of a tile."""
     name, pool = KINDS[turn]
     tile = 2 * TILES[name]["groups"]
     cases = [(P, ceil_div(P, tile)) for P in (1, 2, 3, tile - 1, tile, tile + 1, 2 * tile, 2 * tile + 1)]
-    if not defines:  # tiles below each other; 53 rows take two products at the edge
+    if not defines:  # tiles one below the other; 53 rows need two products at the edge
         cases += [(P, 1) for P in (tile + 1, 2 * tile - 2, 53)]
     for P, bands in cases[turn % one_of :: one_of]:
         variant = defined(cut_as(name, bands, **TILES[name]), **defines)
@@ -187,21 +187,21 @@ SHAPES = [  # C, H, W, M, R, S
     (3, 21, 30, 20, 7, 4),
     (4, 26, 17, 33, 4, 7),
     (3, 23, 45, 17, 5, 3),
-    (4, 19, 31, 16, 15, 3),  # as many rows as registers allow
-    (3, 10, 60, 6, 1, 29),  # as many columns
+    (4, 19, 31, 16, 15, 3),  # as many rows as the registers allow
+    (3, 10, 60, 6, 1, 29),  # as many columns as they allow
 ]
 
 
 @pytest.mark.parametrize("shape", sampled(SHAPES, one_of=2))
 def test_shapes(shape: tuple, device: Device) -> None:
-    """As the variants cut them."""
+    """The shapes are divided as the variants divide them."""
     name, pool = KINDS[SHAPES.index(shape) % len(KINDS)]
     assert_right(find(name), ConvShape(2, *shape), pool, device)
 
 
 @pytest.mark.parametrize("kind", sampled([(CUSTOM, 0), (SPLIT, 0), (FUSED, 4)], one_of=3))
 def test_buffers(kind: tuple[str, int], device: Device, rng: np.random.Generator) -> None:
-    """However work is cut, copied, buffered and shared out, each output is the same sum in the same order."""
+    """Each output is the same sum in the same order, however the work is divided, copied and buffered."""
     name, pool = kind
     s = ConvShape(3, 4, 41, 40, 7, 5, 5)  # rows in units of 16 bytes
     x, w = random(rng, s)
@@ -215,7 +215,7 @@ def test_buffers(kind: tuple[str, int], device: Device, rng: np.random.Generator
 
 @pytest.mark.parametrize(("C", "kind"), sampled((3, 4), KINDS, one_of=4))
 def test_nothing_in_checked_mode(C: int, kind: tuple[str, int]) -> None:
-    """At the edge alone and not, in all orders of threads."""
+    """Products at the edge alone and others, in all orders of threads."""
     name, pool = kind
     variant = find(name)
     with closing(CheckedEmulator()) as device:
@@ -231,7 +231,7 @@ def test_nothing_in_checked_mode(C: int, kind: tuple[str, int]) -> None:
 
 @pytest.mark.parametrize(("name", "pool"), KINDS)
 def test_nan_stays_in_its_image(name: str, pool: int, device: Device, rng: np.random.Generator) -> None:
-    """Although buffers are used again; and no maximum hides it."""
+    """Buffers are reused, but no NaN reaches another image, and the maximum does not hide it."""
     s = ConvShape(30, 4, 2 * TILES[name]["groups"] + 2, 23, 20, 2, 3)
     x, w = random(rng, s)
     variant = cut_as(name, 2, **TILES[name])
@@ -246,9 +246,9 @@ def test_nan_stays_in_its_image(name: str, pool: int, device: Device, rng: np.ra
 def test_what_infinity_reaches(
     kind: tuple[str, int], defines: dict, device: Device, rng: np.random.Generator
 ) -> None:
-    """All outputs that it is a term of, and of others at most those whose pairs meet it, with zeros of A.
+    """Infinity affects all outputs that it is a term of, and some others whose pairs meet it with zeros of A.
 
-    No others in fp32: a band with an infinity is summed without tensor cores.
+    In fp32 it affects no others, because a band with an infinity is summed without tensor cores.
     """
     name, pool = kind
     pixels = [(0, 0), (2, 1), (5, 6), (6, 15), (3, 17), (4, 18), (1, 22), (8, 25)]
@@ -259,9 +259,9 @@ def test_what_infinity_reaches(
     p, q = np.ogrid[: s.P, : s.Q]
     must, may = np.zeros((2, s.N, 1, s.P, s.Q))
     for n, (h, v) in enumerate(pixels):
-        x[n, 1, h, v] = np.nan if pool else np.inf  # of -inf ReLU makes 0
+        x[n, 1, h, v] = np.nan if pool else np.inf  # ReLU turns -inf into 0
         must[n] = np.isin(h - p, np.arange(s.R)) & np.isin(v - q, np.arange(s.S))
-        # from the first of the pixels that are computed together; warps alone meet less, as S is 4
+        # from the first of the pixels that are computed together; single warps meet fewer, because S is 4
         down, along = h - p // 2 * 2, v - q // 2 * 2
         may[n] = np.isin(down, np.arange(s.R + 1)) & np.isin(along, np.arange(4 * ceil_div(s.S + 1, 4)))
     y = compute(variant, x, w, pool, device)

@@ -1,4 +1,4 @@
-"""Ours beside others: everything but the libraries themselves, on the emulator."""
+"""The comparison with libraries, on the emulator and without the libraries themselves."""
 
 import json
 import sys
@@ -36,7 +36,7 @@ BATCH = 2
 
 
 class TickingClock:
-    """Counts; a time is the number of records between two."""
+    """A counter as a clock: the time is the number of records between two events."""
 
     has_clock = True
 
@@ -58,7 +58,7 @@ class TickingClock:
 
 
 def a_program() -> Program:
-    """A network whose weights are not trained, and two images."""
+    """The program with an untrained network and two images."""
     data = ImageSet("synthetic", "test", *draw(BATCH), origin="drawn", note="")
     trained = lenet.build(np.random.default_rng(5))
     return Program(trained, WeightsInfo("synthetic", {}, 5, ""), Path("none.h5"), data)
@@ -134,14 +134,14 @@ def closing_prepared(prepared: Prepared) -> Any:
 
 def test_a_wrong_classification_is_refused(subjects: list[Subject]) -> None:
     subject = subjects[-1]
-    probabilities = subject.expected.copy()  # a batch of 2: all are compared
+    probabilities = subject.expected.copy()  # for a batch of 2, all are compared
     assert subject.check_library(probabilities, "fp32")["max_error"] == 0
     with pytest.raises(CheckError, match="elements differ from float64"):
         subject.check_library(probabilities[::-1], "fp16")
 
 
 def test_ours_are_held_to_the_bound_of_their_operation(subjects: list[Subject]) -> None:
-    """An error that norms do not see: one element that is off by more than its own bound."""
+    """An error that norms do not notice: one element is off by more than its own bound."""
     subject = subjects[0]
     found = subject.expected.copy()
     assert subject.check_ours(found, "fp32") == {"relative_error": 0.0, "max_error": 0.0}
@@ -162,7 +162,7 @@ def test_failure_and_budget_are_named(session: Session, subjects: list[Subject],
     assert not session.attempt(replace(case, prepare=fail), TickingClock())
     budget = Budget(0.05)
     assert not session.attempt(replace(case, prepare=lambda: time.sleep(5)), TickingClock(), budget)
-    assert not session.attempt(case, TickingClock(), budget)  # nothing is left
+    assert not session.attempt(case, TickingClock(), budget)  # no budget is left
     reasons = [row.pop("reason") for row in session.record["skipped"]]
     spent = "TimeoutError: the 0.05 s of --budget are spent"
     assert reasons == ["RuntimeError: first line | second | x", spent, spent]
@@ -225,7 +225,7 @@ def test_floors_have_the_bytes_of_the_operations(subjects: list[Subject]) -> Non
         "conv2": (25_600, 73_984, BATCH),
         "fused1": (29_584, 25_600, BATCH),
         "fused2": (25_600, 5_184, BATCH),
-        "network": (2 * 29_584, 2 * 40, BATCH // 2),  # ten floats are no multiple of 16 bytes
+        "network": (2 * 29_584, 2 * 40, BATCH // 2),  # ten floats are not a multiple of 16 bytes
     }
     for mix in mixes.values():
         fitting = [cut for cut in CUTS if cut.fits(mix)]
@@ -236,7 +236,8 @@ def test_floors_have_the_bytes_of_the_operations(subjects: list[Subject]) -> Non
 @pytest.mark.parametrize("bytes_", [1, 1 << 30], ids=["an image a part", "all at once"])
 def test_array_convolutions(subjects: list[Subject], session: Session, bytes_: int, monkeypatch: Any) -> None:
     monkeypatch.setattr(peers_cupy, "UNROLLED_BYTES", bytes_)
-    monkeypatch.setattr(peers_common, "TIMING", Timing(warm_up=0, repeats=1, max_repeats=1))  # slow, of NumPy
+    # NumPy's is slow
+    monkeypatch.setattr(peers_common, "TIMING", Timing(warm_up=0, repeats=1, max_repeats=1))
     for case in peers_cupy.cases(subjects[:2], np):
         assert session.attempt(case, TickingClock()), session.record["skipped"]
     assert len(session.rows) == 2 * 2 * 2

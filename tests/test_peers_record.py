@@ -1,4 +1,4 @@
-"""What a run of `benchmarks/peers.py` leaves: its picture, and its rows in the report; and wrong use."""
+"""The results of `benchmarks/peers.py`: its picture, its rows in the report, and messages for wrong use."""
 
 import re
 from collections.abc import Sequence
@@ -22,9 +22,9 @@ def test_picture_of_a_stored_run(tmp_path: Path) -> None:
     assert words.count("layers/custom, fp16") == 1
     assert "0.600" in words  # 0.34 + 0.26
     assert "cuDNN, fp32" in words
-    assert "10.0" in words  # 6.0 + 4.0, each layer in its faster order of axes
+    assert "10.0" in words  # 6.0 + 4.0, each layer in its faster layout
     assert "bytes alone 0.580" in words
-    assert not any("CuPy" in word for word in words)  # it has but one layer
+    assert not any("CuPy" in word for word in words)  # it has only one layer
     assert sum(word.startswith("The whole network") for word in words) == 1
     assert not any("ReLU" in word for word in words)  # nothing was measured
     order = [word for word in words if ", fp" in word]
@@ -68,6 +68,6 @@ def test_the_report_takes_the_libraries_of_a_run(tmp_path: Path) -> None:
     assert {row[0] for row in rows} == {"cuDNN", "CuPy", "`m3/cublas`"}
     sums = [float(row[5].replace(",", "")) for row in rows if row[5] != "–"]
     assert sums == sorted(sums)
-    assert all(row[5] == "–" for row in rows[len(sums) :])  # those that lack a layer come last
+    assert all(row[5] == "–" for row in rows[len(sums) :])  # libraries without all layers come last
     versions = "cuDNN 9.19.0 through PyTorch 2.9.1+cu130, CuPy 14.0.0"
     assert {peer.versions for peer in board.peers} == {versions}

@@ -1,4 +1,4 @@
-"""PyTorch as a peer, where it is installed, on the CPU; and the clock of the default stream on a GPU."""
+"""PyTorch as a peer on the CPU, if it is installed, and the clock of the default stream on a GPU."""
 
 import pytest
 from peers_common import DefaultStream
@@ -18,7 +18,7 @@ def subjects() -> list[Subject]:
 def test_the_default_stream_has_a_clock(cuda: Device) -> None:
     clock = DefaultStream(cuda)
     timed = time_op(clock.flush_cache, clock, Timing(warm_up=1, repeats=6))  # type: ignore[arg-type]
-    assert all(ms > 0.01 for ms in timed.samples_ms)  # it writes twice the L2 cache several times
+    assert all(ms > 0.01 for ms in timed.samples_ms)  # a flush writes twice the L2 cache several times
 
 
 def test_modules_agree_with_float64(subjects: list[Subject]) -> None:

@@ -1,4 +1,4 @@
-"""Pictures become pixels as torchvision makes them, whatever file they come in; damaged ones are named."""
+"""Pictures of all kinds of files become the pixels of torchvision, and damaged files are named."""
 
 import io
 import json
@@ -28,10 +28,10 @@ GREY = Recipe(16, 12, (0.5,), (0.25,))
 
 
 def shrunk(x: np.ndarray, length: int) -> np.ndarray:
-    """Rows of x (H, W, C) uint8 resized to ``length`` pixels: bilinear, antialiased, by the definition.
+    """Resize rows of x (H, W, C) uint8 to ``length`` pixels: bilinear, antialiased, by the definition.
 
-    A pixel is the mean of those within one pixel of the coarser grid around its centre, with weights that
-    fall off linearly. Weights are multiples of 2^-22, and sums are rounded to bytes, halves up.
+    A pixel is the mean of the pixels within one coarse pixel of its centre, with weights that decrease
+    linearly. Weights are multiples of 2^-22, and sums are rounded to bytes, halves up.
     """
     scale = x.shape[1] / length
     reach = max(scale, 1.0)
@@ -68,10 +68,10 @@ def saved(picture: Image.Image | np.ndarray, format: str = "PNG", **more: object
 @pytest.mark.parametrize(
     ("recipe", "size"),
     [
-        (IMAGENET, (375, 500)),  # a photograph, lying: its width becomes 341.33
-        (IMAGENET, (401, 257)),  # standing: nearly as it is, and an odd height
+        (IMAGENET, (375, 500)),  # a landscape photograph, whose width becomes 341.33
+        (IMAGENET, (401, 257)),  # portrait, nearly of the final size, with an odd height
         (IMAGENET, (31, 20)),  # enlarged
-        (SMALL, (16, 16)),  # as it is
+        (SMALL, (16, 16)),  # not resized
         (SMALL, (16, 19)),  # the crop begins at 3.5, which is rounded to 4
         (SMALL, (17, 16)),  # at 2.5, which is rounded to 2
         (SMALL, (1, 1)),
@@ -89,14 +89,14 @@ def test_pixels_are_torchvisions(recipe: Recipe, size: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("size", [(2, 999), (300, 1)])
 def test_of_a_long_strip_only_the_middle_is_resized(size: tuple[int, int]) -> None:
-    """Which begins at a fraction of a pixel that Pillow rounds."""
+    """The middle begins at a fraction of a pixel, which Pillow rounds."""
     x = noise(*size)
     found = decode(saved(x), SMALL).astype(int)
     assert np.abs(found - by_definition(x, SMALL)).max() <= 1
 
 
 def test_known_numbers() -> None:
-    """By hand."""
+    """The expected numbers were computed on paper."""
     x = np.array([[0, 90, 180]] * 3, np.uint8)
     # scale 3: the centre is 1.5, and the pixels' distances 1, 0 and 1 of 3: weights 2/3, 1, 2/3 of 7/3
     middle = round((0 * 2 + 90 * 3 + 180 * 2) / 7)
@@ -132,9 +132,9 @@ def test_normalised() -> None:
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_exif_turns_the_picture(orientation: int) -> None:
-    """A camera that is held in that way writes these rows and columns."""
+    """A camera that is held in this way writes these rows and columns."""
     upright = noise(20, 24)
-    turn = {  # from the upright picture to what is in the file
+    turn = {  # from the upright picture to the content of the file
         1: lambda x: x,
         2: lambda x: x[:, ::-1],
         3: lambda x: x[::-1, ::-1],
@@ -196,14 +196,14 @@ def kinds_of_pictures() -> dict[str, tuple[bytes, np.ndarray]]:
 def test_kinds_of_pictures(kind: str) -> None:
     data, shown = kinds_of_pictures()[kind]
     found = decode(data, Recipe(16, 16)).astype(int)
-    assert np.abs(found - shown).max() <= 1, kind  # Pillow blends in whole numbers
+    assert np.abs(found - shown).max() <= 1, kind  # Pillow blends in integers
     luma = shown @ np.array([0.299, 0.587, 0.114])  # ITU-R BT.601
     grey = decode(data, Recipe(16, 16, (0.0,), (1.0,)))[..., 0]
     assert np.abs(grey - luma).max() <= 1.6, kind
 
 
 def test_background_and_inverted() -> None:
-    """Where a network was trained on light garments on black, nothing is guessed: the recipe says it."""
+    """Nothing is guessed: the recipe says that the network was trained on light garments on black."""
     clear = saved(np.zeros((28, 28, 4), np.uint8))
     assert (decode(clear, FASHION) == 0).all()
     assert (decode(clear, Recipe(28, 28, (0.0,), (1.0,), invert=True, background=255)) == 0).all()
@@ -215,7 +215,7 @@ def test_background_and_inverted() -> None:
 
 
 def png_of_claimed_size(W: int, H: int) -> bytes:
-    """A PNG whose header claims a size that nobody has the memory for."""
+    """A PNG whose header claims a size that exceeds any memory."""
     head = struct.pack(">IIBBBBB", W, H, 8, 2, 0, 0, 0)
     chunks = [(b"IHDR", head), (b"IDAT", zlib.compress(b"\0" * 10)), (b"IEND", b"")]
     return b"\x89PNG\r\n\x1a\n" + b"".join(
@@ -228,7 +228,7 @@ JPEG = saved(noise(64, 64), "JPEG")
 PNG = saved(noise(64, 64))
 
 
-@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")  # `Feed` does so itself
+@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")  # `Feed` ignores it, too
 @pytest.mark.parametrize(
     ("data", "says"),
     [
@@ -242,7 +242,8 @@ PNG = saved(noise(64, 64))
         (png_of_claimed_size(10_000, 10_000), "10,000×10,000 pixels, and the limit is 89,478,485"),
         (saved(noise(4, 4, 1).astype(np.float32), "TIFF"), "range"),
         (saved(noise(4, 4, 1).astype(np.int32) * 70_000, "TIFF"), "range"),
-        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "it is not a picture"),  # runs no interpreter
+        # No interpreter may run
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "it is not a picture"),
     ],
     ids=range(11),
 )
@@ -360,7 +361,8 @@ def test_processes_decode_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(feeding, "SMALL", 1)
     for i in range(9):
         (tmp_path / f"{i}.png").write_bytes(saved(np.full((16, 16), i, np.uint8)) if i != 4 else b"")
-    (tmp_path / "5.png").write_bytes(saved(np.full((5000, 4000), 5, np.uint8)))  # large: there is a lock
+    # It is large, so a lock is used
+    (tmp_path / "5.png").write_bytes(saved(np.full((5000, 4000), 5, np.uint8)))
     found = batches(sources([str(tmp_path)], None, GREY), size=3)
     assert [batch.pixels[:, 0, 0, 0].tolist() for batch in found] == [[0, 1, 2], [3, 5, 6], [7, 8]]
     assert ["empty" in error for batch in found for error in batch.errors] == [i == 4 for i in range(9)]
@@ -396,7 +398,7 @@ def test_finished_pixels_are_mapped_to_memory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", [".npy", ".h5"])
 def test_finished_planes_are_the_same_pictures(suffix: str, tmp_path: Path) -> None:
-    """Bytes in the order in which networks read them, so that nothing has to be put into another order."""
+    """The bytes have the order that networks read, so that they need no conversion."""
     pixels = noise(5 * 12, 12, 3).reshape(5, 12, 12, 3)
     files = [tmp_path / f"{name}{suffix}" for name in ("pixels", "planes")]
     for file, array in zip(files, (pixels, np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))), strict=True):

@@ -1,4 +1,4 @@
-"""benchmarks/pictures.py: from pictures' files to classes, measured with what a clock would say."""
+"""benchmarks/pictures.py: from image files to classes, measured with a made-up clock."""
 
 import re
 from dataclasses import replace

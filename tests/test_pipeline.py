@@ -1,4 +1,4 @@
-"""Batches of pictures that threads copy while a network works on others."""
+"""Threads copy batches of pictures while a network works on others."""
 
 import threading
 import time
@@ -20,7 +20,7 @@ from mini_dnn.running.resident import SLOTS, Resident
 
 @pytest.fixture(autouse=True)
 def threads_do_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However little there is to do."""
+    """Let threads copy even small batches."""
     monkeypatch.setattr(pipeline, "SMALL_BYTES", 0)
 
 
@@ -30,7 +30,7 @@ def network_on(device: Device) -> Resident:
 
 
 def planes(pixels: np.ndarray, dtype: str) -> np.ndarray:
-    """Bytes as the network takes them."""
+    """The bytes in the network's layout."""
     assert dtype == "uint8"
     return pixels.transpose(0, 3, 1, 2)
 
@@ -39,7 +39,7 @@ def planes(pixels: np.ndarray, dtype: str) -> np.ndarray:
 def test_outputs_come_in_order(
     part_bytes: int, small_bytes: int, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of batches of any size, copied by a thread, in as many parts as there are cores, or by this thread."""
+    """Batches of any size, copied by a helper thread, by one thread per core, or by this thread."""
     monkeypatch.setattr(pipeline, "PART_BYTES", part_bytes)
     monkeypatch.setattr(pipeline, "SMALL_BYTES", small_bytes)
     images, ends = pictures(40), [8, 9, 17, 20, 28, 36, 40]
@@ -55,7 +55,7 @@ def test_outputs_come_in_order(
 
 
 def test_the_next_batch_is_copied_while_outputs_are_taken(device: Device) -> None:
-    last = pipeline.LATER + SLOTS - 1  # the first outputs are given when LATER more were taken
+    last = pipeline.LATER + SLOTS - 1  # the first outputs are returned after LATER more batches were taken
     count = last + 2
     images = pictures(8 * count)
     copied = [threading.Event() for _ in range(count)]
@@ -69,7 +69,7 @@ def test_the_next_batch_is_copied_while_outputs_are_taken(device: Device) -> Non
     with closing(network_on(device)) as resident, ThreadPoolExecutor(1) as pool:
         outputs = iter(Pipeline(resident, formed, same, pool, batches, Spent()))
         next(outputs)
-        assert copied[last].wait(60)  # all slots but that of the last outputs are full again
+        assert copied[last].wait(60)  # all slots are full again, except for the slot of the last outputs
         assert not copied[last + 1].is_set()  # there is no more room
         outputs.close()
 
@@ -88,7 +88,7 @@ def test_what_a_thread_raises(part: str, device: Device) -> None:
 
 
 def test_memory_is_free_again_when_nobody_takes_the_outputs(device: Device) -> None:
-    """Copies that were begun are waited for: whoever comes next writes into the same memory."""
+    """The pipeline waits for copies that have begun, because the memory may be used again at once."""
     begun, running = threading.Event(), []
 
     def slow(pixels: np.ndarray, dtype: str) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Calls that are made ready once, for arrays that lie on the device: here, the emulator's."""
+"""Calls that are prepared once for arrays on the device, here the emulator."""
 
 from typing import Any
 
@@ -19,11 +19,12 @@ from mini_dnn.running.prepared import ALIGNMENT, Prepared
 from mini_dnn.running.runner import run
 from mini_dnn.variant import Array, CopyToSymbol, Launch, Variant, find, names
 
-SHAPE = ConvShape(7, 2, 9, 8, 3, 3, 2)  # outputs of 3 x 7 x 7 floats: not every image begins at 16 bytes
+# Outputs of 3 x 7 x 7 floats, so that not every image begins at a multiple of 16 bytes
+SHAPE = ConvShape(7, 2, 9, 8, 3, 3, 2)
 
 
 def call(prepared: Prepared, arrays: Arrays, device: Device) -> dict[str, np.ndarray]:
-    """The outputs, which begin as NaN."""
+    """Call, and return the outputs, which are filled with NaN before."""
     outputs = empty_outputs(prepared.problem)
     for array in outputs.values():
         array[...] = np.nan
@@ -34,7 +35,7 @@ def call(prepared: Prepared, arrays: Arrays, device: Device) -> dict[str, np.nda
 
 
 def same(found: np.ndarray, expected: np.ndarray) -> bool:
-    """To the last bit, with NaN in gaps, which nobody writes."""
+    """Whether all bits are equal, with NaN in gaps, which nobody writes."""
     return (
         found.dtype == expected.dtype
         and found.tobytes() == np.where(np.isnan(expected), found, expected).astype(found.dtype).tobytes()
@@ -48,7 +49,7 @@ def ready(variant: Variant, problem: Any, device: Device) -> Prepared:
 
 @pytest.fixture
 def memory(quick_emulator: Device, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Sets how many bytes are free."""
+    """A function that sets the number of free bytes."""
 
     def set_free(nbytes: int) -> None:
         monkeypatch.setattr(quick_emulator, "free_bytes", lambda: nbytes)
@@ -58,7 +59,7 @@ def memory(quick_emulator: Device, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.parametrize("name", chosen(names()[1::2], lambda name: name in names()[1::6]))
 def test_every_variant_gives_what_it_gives_with_copies(name: str, quick_emulator: Device) -> None:
-    """To the last bit, with other arrays in each call."""
+    """The bits are equal, with different arrays in each call."""
     variant = find(name)
     if variant.host is not None or variant.needs_gpu:
         pytest.skip(f"{name} does not run on the emulator: {variant.needs_gpu or 'it runs on the host'}")
@@ -87,7 +88,7 @@ def test_every_variant_gives_what_it_gives_with_copies(name: str, quick_emulator
 def test_parts_of_a_batch_that_does_not_fit(
     name: str, problem: Any, quick_emulator: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is done once comes before the parts of each size; the parts are places in the same arrays."""
+    """One-time work comes before the parts of each size. The parts are views of the same arrays."""
     variant = find(name)
     monkeypatch.setattr(running_prepared, "largest_part", lambda *args, **more: problem.batch - 1)
     fits = "mini_dnn.variant.planned.Planned.fits"
@@ -103,12 +104,15 @@ def test_parts_of_a_batch_that_does_not_fit(
 
 
 def test_only_scratch_memory_counts(quick_emulator: Device, memory: Any) -> None:
-    """The arrays are there; half of the free memory is for parts of the one size, half for the other."""
+    """The arrays exist already.
+
+    Half of the free memory is for parts of one size, half for those of the other.
+    """
     variant = find("m2")
     scratch = variant.planned(SHAPE.with_batch(1), 1 << 16).scratch_bytes
     memory(7 * scratch)
     assert ready(variant, SHAPE, quick_emulator)._sizes() == [7]
-    memory(7 * scratch - 1)  # 3 images at a time would fit; 4 begin at multiples of 16 bytes
+    memory(7 * scratch - 1)  # memory for 3 images would fit, but views of 4 begin at multiples of 16 bytes
     with pytest.raises(DeviceError, match=r"for 4 entries of the batch of .* multiples of 16 bytes"):
         ready(variant, SHAPE, quick_emulator)
     memory(8 * scratch)
@@ -164,7 +168,7 @@ def test_memory_is_given_back_where_a_plan_is_broken(quick_emulator: Device, tmp
 
 
 class Renumbered:
-    """A stream whose handle another one gets, and a device that says when it waits."""
+    """A stream whose handle is used again by another stream, and a device that records its waits."""
 
     def __init__(self, device: Device) -> None:
         self._stream, self.device, self.current = device.foreign_stream(0), device, True
@@ -184,13 +188,14 @@ class Renumbered:
 def test_another_stream_with_the_same_handle_waits_once(
     quick_emulator: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the first was given may still use the scratch memory."""
+    """Work of the first stream may still use the scratch memory."""
     stream: Any = Renumbered(quick_emulator)
     variant, arrays = find("m2"), find("m2").operation.inputs(SHAPE, 0)
     prepared = Prepared(variant, SHAPE, quick_emulator, stream)
     waits: list[None] = []
     monkeypatch.setattr(quick_emulator, "synchronize", lambda stream=None: waits.append(None))
-    for number, expected in ((1, 0), (1, 0), (2, 1), (None, 0), (2, 0), (3, 1)):  # None: it is captured
+    # None: the stream is being captured
+    for number, expected in ((1, 0), (1, 0), (2, 1), (None, 0), (2, 0), (3, 1)):
         stream.now = number
         waits.clear()
         call(prepared, arrays, quick_emulator)
@@ -213,7 +218,7 @@ def test_a_thread_that_works_elsewhere_enters_the_device(
 
 
 class Noting:
-    """A stream that notes which launches are early."""
+    """A stream that records which launches are early."""
 
     def __init__(self, device: Device) -> None:
         self.stream, self.early = device.foreign_stream(0), []

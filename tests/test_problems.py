@@ -1,4 +1,4 @@
-"""What every operation promises of its problems, of arrays and of itself; a new one is found by itself."""
+"""The rules that every operation follows for problems and arrays. New operations are found automatically."""
 
 import re
 from typing import Any
@@ -27,7 +27,8 @@ def test_text_and_numbers_name_a_problem(operation: ops.Operation, problem: Any)
     assert operation.decode(list(problem.numbers)) == problem
     assert operation.problem(**problem.fields) == problem
     assert str(problem)
-    left_out = list(problem.fields.values())[-1] == ""  # an empty last field, such as no constant
+    # An empty last field, such as a constant that was left out
+    left_out = list(problem.fields.values())[-1] == ""
     assert len(operation.usage.split(",")) == len(problem.text.split(",")) + left_out == len(operation.fields)
 
 
@@ -123,7 +124,7 @@ def test_arrays() -> None:
 
 
 def test_an_array_that_the_whole_batch_needs_is_said_to_be_so() -> None:
-    """Whoever adds an operation with a vector of the length of a row meets this at the first run."""
+    """The author of an operation with a vector of the length of a row gets this message at the first run."""
     problem = softmax.Rows(4, 3)
     with pytest.raises(ShapeError, match=r"x \(3,\) is to be divided along its first axis.*split=False"):
         entries(problem, {"x": np.zeros(3, np.float32)}, 0, 2)

@@ -1,4 +1,4 @@
-"""The picture of products of random sizes, and how chains of products are planned."""
+"""The picture of products of random sizes, and the plans of chains of products."""
 
 import json
 from pathlib import Path

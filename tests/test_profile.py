@@ -1,4 +1,4 @@
-"""The verb that profiles, around programs that behave as NVIDIA's do; on a GPU, around the real ones."""
+"""The verb that profiles, with stand-ins for NVIDIA's programs, and on a GPU with the real ones."""
 
 import stat
 import sys
@@ -49,7 +49,7 @@ words = sys.argv[1:]
 
 
 def install(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, body: str) -> None:
-    """Put a program of that name first on PATH, and let the rehearsal pass."""
+    """Put a program with that name first on PATH, and let the rehearsal pass."""
     program = folder / name
     program.write_text(FAKE.format(python=sys.executable, body=body))
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
@@ -58,7 +58,7 @@ def install(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, body: str)
 
 
 class TestVerb:
-    """The verb around programs that behave as NVIDIA's do."""
+    """The verb with programs that behave like NVIDIA's."""
 
     def test_ncu(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output) -> None:
         body = (
@@ -79,7 +79,7 @@ class TestVerb:
     def test_what_a_variant_refuses_is_left_out(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
     ) -> None:
-        """Where nobody asks for it by name."""
+        """This applies if the problem was not named by the user."""
         install(tmp_path, monkeypatch, "compute-sanitizer", "sys.exit(5)")
         words = ["--impl", "networks/lenet/fused_pool", "--tool", "sanitizer", "--out", str(tmp_path / "out")]
         assert main(["profile", *words]) == 2
@@ -118,9 +118,10 @@ class TestVerb:
             (CLEAN, 0, 0),
             (MEMCHECK, sanitizer.FOUND, 1),
             (MEMCHECK, 3, 1),  # the kernel was stopped, so the workload failed too
-            (CLEAN, 2, 2),  # the workload failed for a reason of its own
-            (MEMCHECK[:200], 0, 2),  # no verdict
-            (CLEAN.replace("0 errors", "5 errors"), 0, 2),  # errors in a form that is not understood
+            (CLEAN, 2, 2),  # the workload failed for another reason
+            (MEMCHECK[:200], 0, 2),  # there is no verdict
+            # The number of errors is printed in an unknown form
+            (CLEAN.replace("0 errors", "5 errors"), 0, 2),
         ],
     )
     def test_sanitizer(
@@ -172,7 +173,7 @@ class TestVerb:
 
 class TestWorkload:
     def run(self, monkeypatch: pytest.MonkeyPatch, *flags: str) -> tuple[int, list[str]]:
-        """The workload on the emulator instead; its exit status, and what it did, in order."""
+        """Run the workload on the emulator. Return its exit status and its actions in order."""
         done = []
 
         @contextmanager

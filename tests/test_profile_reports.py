@@ -1,4 +1,4 @@
-"""Reports of NVIDIA's tools, as their manuals and releases show them, and what is said of them."""
+"""Reports of NVIDIA's tools as in their manuals and releases, and the text made from them."""
 
 import sys
 from pathlib import Path
@@ -63,7 +63,7 @@ class TestNcu:
         assert "32 registers per thread, 1.0 KB of shared memory per block" in text
         assert (
             "86% of a warp's stalls are waits for data from global memory" in text
-        )  # 30 of 35: selected is no stall
+        )  # 30 of 35, because "selected" is not a stall
         assert "move fewer bytes" in text
 
     def test_description_of_a_kernel_that_waits(self) -> None:

@@ -1,4 +1,4 @@
-"""The PTX wrappers against NumPy's statement of the PTX ISA, on the emulator's twins and on a GPU."""
+"""The PTX wrappers compared with the PTX ISA's definitions in NumPy, on the emulator and on a GPU."""
 
 import numpy as np
 import pytest
@@ -77,7 +77,7 @@ def test_product_of_tf32(kernels: Kernels, rng: np.random.Generator) -> None:
     kernels("mma_tf32", (1,), (32,), a_registers.view(np.uint32), b_registers.view(np.uint32), d)
     cut = [(x.view(np.uint32) & 0xFFFFE000).view(np.float32).astype(float) for x in (a, b)]
     np.testing.assert_allclose(d, of_d(cut[0] @ cut[1]), rtol=0, atol=2e-6)
-    assert np.abs(d - of_d(a.astype(float) @ b)).max() > 1e-4  # and not the full floats
+    assert np.abs(d - of_d(a.astype(float) @ b)).max() > 1e-4  # these differ from products of the full floats
 
 
 def test_max_nan(kernels: Kernels) -> None:
@@ -151,7 +151,7 @@ def test_cp_async(kernels: Kernels, rng: np.random.Generator, valid: tuple[int, 
     expected[:, valid[0] : 16] = 0
     expected[:, 16 + valid[1] : 24] = 0
     expected[:, 24 + valid[2] : 28] = 0
-    expected[:, 28:32] = 0xFF  # nobody copies to there
+    expected[:, 28:32] = 0xFF  # nobody copies to these
     np.testing.assert_array_equal(late.view(np.uint8).reshape(64, 48), expected)
 
 
@@ -210,7 +210,7 @@ def test_bytes_that_never_arrive(twins: Kernels, expected: int) -> None:
     )
     with pytest.raises(LaunchError, match=message):
         twins("bulk_early", (1,), (32,), x, early, INT(expected), INT(0))
-    twins("bulk_early", (1,), (32,), x, early, INT(128), INT(0))  # nothing is left of the failure
+    twins("bulk_early", (1,), (32,), x, early, INT(128), INT(0))  # no effect of the failure remains
 
 
 @pytest.mark.parametrize(("wait", "value"), [(0, np.nan), (1, np.arange(32)), (2, -1)])

@@ -1,4 +1,4 @@
-"""The PTX wrappers of attention's kernels against NumPy, on the emulator's twins and on a GPU."""
+"""The PTX wrappers for attention compared with NumPy, on the emulator and on a GPU."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def test_a_matrix_is_transposed(kernels: Kernels, rng: np.random.Generator) -> N
 
 
 def fragments(matrix: np.ndarray) -> np.ndarray:
-    """What each thread of a warpgroup has of sums (64, n): ``(128, n / 2)``."""
+    """The part of the sums (64, n) that each thread of a warpgroup holds: ``(128, n / 2)``."""
     of = [
         matrix[16 * WARP + GROUP + 8 * (j // 2), 8 * i + 2 * THREAD + j % 2]
         for i in range(matrix.shape[1] // 8)

@@ -1,4 +1,4 @@
-"""``#include <mini_dnn/ptx.cuh>``: found from anywhere, counted by the hash, inlined, kept by a copy."""
+"""``#include <mini_dnn/ptx.cuh>`` is found from anywhere, enters the hash, and is part of copies."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the stored results must bear out."""
+"""The claims that the stored results must support."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ WITHIN = 1.01  # of the best pair's time
 
 
 def pair_times(sweeps: Iterable[Sweep]) -> dict[tuple[int, int], float]:
-    """Op times of all layers together by pair of values; without pairs that one layer cannot run."""
+    """Op times of all layers together by pair of values, without pairs that a layer cannot run."""
     times: dict[tuple[int, int], list[float | None]] = defaultdict(list)
     for sweep in sweeps:
         for y, line in zip(sweep.y_values, sweep.op_ms, strict=True):
@@ -49,13 +49,16 @@ def test_the_sweep_keeps_the_best_pair() -> None:
 
 
 def headlines() -> list[Entry]:
-    """What the tables of the READMEs say: every variant at the course's problems."""
+    """The rows of the READMEs' tables: every variant at the course's problems."""
     found = shown(boards(load(results_files([RESULTS]))))
     return [entry for board in found for entry in board.course if not entry.any_row.on_host]
 
 
 def test_figures_are_of_the_present_code_and_complete() -> None:
-    """Device, driver, clocks, repeats and spread; a change of a kernel wants a new run on a GPU."""
+    """Device, driver, clocks, repeats and spread are recorded.
+
+    After a change of a kernel a new GPU run is needed.
+    """
     entries = headlines()
     stale = [f"{entry.variant}: {entry.stale}" for entry in entries if entry.stale]
     assert not stale, "\n".join(["measure these again, or remove their figures:", *stale])

@@ -1,4 +1,4 @@
-"""The kernels on quads: bulk copies and older forms, bands of all kinds, nothing left behind."""
+"""The kernels on quads: bulk copies and older forms, bands of all kinds, and repeated runs."""
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -20,7 +20,8 @@ from mini_dnn.running.execute import Execution
 from mini_dnn.variant import Variant, find
 
 CUSTOM, SPLIT = NAMES = ("layers/custom", "m3/fp32_split")
-KINDS = [(CUSTOM, False), (CUSTOM, True), (SPLIT, True), (SPLIT, False)]  # and whether without bulk copies
+# The second value: whether bulk copies are disabled
+KINDS = [(CUSTOM, False), (CUSTOM, True), (SPLIT, True), (SPLIT, False)]
 # (N, C, H, W), (M, R, S): rows in units of 16 bytes or not, one band or several, several tiles of channels
 SHAPES = {
     "layer 1, last band short": ((2, 1, 40, 86), (4, 7, 7)),
@@ -53,7 +54,7 @@ def test_against_float64(case: str, kind: tuple[str, bool], device: Device, rng:
 
 
 def cut_as(name: str, bands: int, **sizes: int | bool) -> Variant:
-    """The variant with so many bands an image, and other sizes than its own."""
+    """The variant with ``bands`` bands per image, and with other sizes than its own."""
 
     def tiling(s: ConvShape) -> quads.Tiling:
         return quads.cut(s, bands, warps=3, blocks=1, **sizes)  # type: ignore[arg-type]
@@ -73,7 +74,7 @@ SIDES = [(17, 19, 3, 3), (14, 21, 4, 2), (19, 16, 7, 5), (9, 15, 2, 6)]  # H, W,
 def test_odd_sizes(
     sides: tuple[int, ...], C: int, name: str, device: Device, rng: np.random.Generator
 ) -> None:
-    """Rows and columns that no quad divides, channels of the output that no product does."""
+    """Rows and columns that no quad divides, and output channels that no product divides."""
     H, W, R, S = sides
     x, w = random(rng, ConvShape(3, C, H, W, 7, R, S))
     variant = find(name)
@@ -83,7 +84,7 @@ def test_odd_sizes(
 
 @pytest.mark.parametrize(("C", "name"), sampled((1, 2, 4), NAMES, one_of=4, least=2))
 def test_whole_images_or_bands(C: int, name: str, device: Device, rng: np.random.Generator) -> None:
-    """However an image is cut and its parts are buffered, each output is the same sum in the same order."""
+    """Each output is the same sum in the same order, however an image is divided and buffered."""
     shape, split = ConvShape(5, C, 27, 24, 4 * C, 4, 5), name == SPLIT
     x, w = random(rng, shape)
     assert quads.cut(shape, 1, 3, 1).WHOLE
@@ -98,7 +99,7 @@ def test_whole_images_or_bands(C: int, name: str, device: Device, rng: np.random
 
 @pytest.mark.parametrize(("C", "sides"), sampled(range(1, 5), [(1, 1), (3, 4), (7, 7), (6, 9)], one_of=4))
 def test_sizes_are_the_kernels(C: int, sides: tuple[int, int], emulator: EmulatorDevice) -> None:
-    """`Quads` and ``quads::Filter`` say the same of a filter."""
+    """`Quads` and ``quads::Filter`` compute the same sizes for a filter."""
     R, S = sides
     found = np.zeros(5, np.int32)
     Kernels(emulator, "quads.cu", C=C, M=20, R=R, S=S)("sizes", (1,), (1,), found)
@@ -107,7 +108,7 @@ def test_sizes_are_the_kernels(C: int, sides: tuple[int, int], emulator: Emulato
 
 
 def test_jobs_are_the_kernels(emulator: EmulatorDevice) -> None:
-    """`jobs` and ``quads::Jobs`` count the same, and each column of each strip is in one job."""
+    """`jobs` and ``quads::Jobs`` count the same, and each column of each strip belongs to exactly one job."""
     kernels = Kernels(emulator, "quads.cu", C=1, M=1, R=1, S=1)
     for strips in (1, 2, 3, 4, 5, 9):
         for columns in (1, 2, 3, 4, 5, 7, 8, 9, 12, 34, 40):
@@ -126,7 +127,7 @@ def test_the_courses_layers_take_the_tensor_cores(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_launch_that_was_killed_leaves_nothing(name: str, device: Device, rng: np.random.Generator) -> None:
-    """Whatever the counters hold, the next run is right; so is one that runs again at once."""
+    """Whatever the counters contain, the next run is right, and so is a second run directly after it."""
     shape = ConvShape(7, 1, 23, 30, 4, 3, 3)
     x, w = random(rng, shape)
     variant = find(name)
@@ -148,7 +149,7 @@ def test_a_launch_that_was_killed_leaves_nothing(name: str, device: Device, rng:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_two_at_once(name: str, device: Device, rng: np.random.Generator) -> None:
-    """Two convolutions on two streams, whose launches overlap on a GPU, have counters of their own."""
+    """Two convolutions on two streams have separate counters. On a GPU their launches overlap."""
     shape = ConvShape(40, 1, 23, 30, 4, 3, 3)
     variant = find(name)
     steps = planned(variant, shape).steps
@@ -174,16 +175,16 @@ def test_two_at_once(name: str, device: Device, rng: np.random.Generator) -> Non
 
 
 def opened(like: Device) -> Device:
-    """Another one of the kind."""
+    """Open another device of the same kind."""
     return open_device(like.name) if like.has_clock else EmulatorDevice(quick=True)
 
 
 @pytest.mark.parametrize("name", chosen(NAMES, lambda name: name == CUSTOM))
 def test_from_two_threads(name: str, device: Device) -> None:
-    """Each opens the device for itself, and launches while the other one does."""
+    """Each thread opens the device itself, and launches at the same time as the other."""
     together = Barrier(2)
     layers = [layer.with_batch(30) for layer in LAYERS.values()]
-    for layer in layers:  # each kernel once, where both would compile it
+    for layer in layers:  # compile each kernel once, because both threads would compile it
         device.compile(find(name).source, planned(find(name), layer).defines)
 
     def work(seed: int) -> list[bool]:
@@ -205,7 +206,7 @@ def test_from_two_threads(name: str, device: Device) -> None:
 
 @pytest.mark.parametrize(("name", "H"), sampled(NAMES, [20, 23], one_of=2))
 def test_nan_stays_in_its_image(name: str, H: int, device: Device, rng: np.random.Generator) -> None:
-    """Although buffers are used again, and zero weights meet what lies behind a band."""
+    """Buffers are reused, and zero weights are multiplied with the data behind a band."""
     shape = ConvShape(60, 1, H, 20, 4, 5, 5)
     x, w = random(rng, shape)
     x[::2] = np.nan
@@ -217,7 +218,7 @@ def test_nan_stays_in_its_image(name: str, H: int, device: Device, rng: np.rando
 
 
 def test_split_is_as_good_as_fp32(device: Device, rng: np.random.Generator) -> None:
-    """Of the size of a plain fp32 sum's error, over values of all sizes, and far below that of halves."""
+    """The error is like that of an fp32 sum for values of all sizes, and far below that of halves."""
     shape = ConvShape(4, 4, 40, 40, 16, 7, 7)
     x, w = random(rng, shape)
     scale = 10.0 ** rng.uniform(-3, 3, (shape.N, 1, 1, 1)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Every variant of every operation from 1e-38 to 1e38, with infinities and NaN: what precisions promise."""
+"""Every variant keeps the promise of its precision from 1e-38 to 1e38, with infinities and NaN."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from mini_dnn.paths import ROOT
 from mini_dnn.running.runner import run
 from mini_dnn.variant import Variant, find, names
 
-# Each power of ten that a limit lies near, and the limits of half
+# The powers of ten near which limits lie, and the limits of half
 SIZES = (1e-38, 1e-30, 1e-20, 1e-10, 1e-8, 1e-7, 1e-5, 1e-3, 1e3, 65504.0, 65520.0, 1e10, 1e20, 1e30, 1e38)
-PLACED = (np.inf, -np.inf, np.nan, 7e4, 1e20)  # one such value among ordinary ones
-# What is scaled of operations with more than sums, and how far: scores of attention, what lies between layers
+PLACED = (np.inf, -np.inf, np.nan, 7e4, 1e20)  # one such value among ordinary values
+# For operations that do more than sums: the arrays that are scaled, and the range of the scale.
 WITHIN = {
     "attention": {"q": (1e-38, 1e6), "k": (1e-38, 1e6), "v": (1e-38, 1e30)},
     "lenet": {"images": (1e-38, 1e3)},
@@ -57,16 +57,16 @@ PROBLEMS = {
         "1,33,3,imagenet,64-64-64-64,1-1-1-1,3,fp16",
     ),
 }
-PARTS = 5  # of a variant's cases, of which it meets one
+PARTS = 5  # number of parts of a variant's cases, of which one is tested
 
 
 def changed(op: str, given: Arrays) -> Iterator[tuple[str, Arrays]]:
-    """The inputs, one array scaled to a size, or one value of it replaced."""
+    """The inputs with one array scaled, or with one value replaced."""
     floats = {name: a for name, a in given.items() if a.dtype.kind == "f" and name != "x_moments"}
     limits = WITHIN.get(op, dict.fromkeys(floats, (0.0, np.inf)))
     for name, (low, high) in limits.items():
         array = floats[name]
-        finite = np.where(np.isnan(array), 0, array).astype(np.float64)  # NaN lies in gaps
+        finite = np.where(np.isnan(array), 0, array).astype(np.float64)  # gaps are NaN
         for size in SIZES:
             if low <= size <= min(high, float(np.finfo(array.dtype).max)):
                 scaled = (array / np.abs(finite).max() * size if size else array).astype(array.dtype)
@@ -76,7 +76,7 @@ def changed(op: str, given: Arrays) -> Iterator[tuple[str, Arrays]]:
             placed = array.copy()
             placed.flat[array.size // 3] = value
             yield f"{value:g} in {name}", {**given, name: placed}
-    if op == "conv2d":  # far apart in one image, and tiny ones among zeros
+    if op == "conv2d":  # values that differ widely in one image, and tiny ones among zeros
         rng = np.random.default_rng(1)
         spread = given["x"] * 10.0 ** rng.integers(-30, 30, given["x"].shape)
         yield "x of all sizes", {**given, "x": spread.astype(np.float32)}
@@ -100,13 +100,13 @@ def cases() -> Iterator[Any]:
             variant = find(name)
             taken = [text for text in PROBLEMS[op] if not variant.limit_for(ops.find(op).parse(text))]
             for text in taken[:2]:
-                part = number % PARTS  # neighbours meet others
+                part = number % PARTS  # neighbouring variants use other parts
                 marks = exhaustive_unless(text == taken[0] and part == 0)
                 yield pytest.param(name, text, part, id=f"{name}/{text}/{part}", marks=marks)
 
 
 def kept(variant: Variant, problem: Any) -> str:
-    """The precision whose promise counts: cuBLAS multiplies halves as tensor cores do."""
+    """The precision whose promise applies: cuBLAS multiplies halves in the same way as tensor cores."""
     computes_in = variant.computes_in(problem)
     return computes_in if computes_in in PROMISES else variant.precision
 
@@ -136,7 +136,7 @@ def test_every_operation_is_tried() -> None:
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_what_breaks_a_promise_is_told(precision: str, rng: np.random.Generator) -> None:
-    """A silent number where an infinity came in, one element too far off, a spread that is not promised."""
+    """A finite result for an infinite input, one wrong element, and a spread that is not promised."""
     operation, (problem, given) = ops.find("conv2d"), cases_of("conv2d", PROBLEMS["conv2d"][0])["inf in x"]
 
     def verdict(outputs: np.ndarray) -> str:
@@ -159,7 +159,7 @@ def test_what_breaks_a_promise_is_told(precision: str, rng: np.random.Generator)
 
 
 def test_small_values_of_the_default_are_as_its_documents_say(device: Device) -> None:
-    """conv2d's default rounds to halves: 1e-7 loses most digits, and 65,520 is infinite."""
+    """conv2d's default rounds to halves: 1e-7 loses most of its digits, and 65,520 becomes infinite."""
     x, w = np.full((1, 1, 8, 8), 1e-7, np.float32), np.ones((1, 1, 3, 3), np.float32)
     assert find(ops.find("conv2d").default).precision == "fp16"
     halves = float(np.float16(1e-7)) / 1e-7
@@ -182,7 +182,10 @@ def test_each_variant_claims_a_promise() -> None:
 
 @pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
 def test_what_a_query_does_not_see_does_not_count(odd: float, emulator: Device) -> None:
-    """Behind the mask nothing counts, not even NaN; a query that sees it has what float64 makes of it."""
+    """Values behind the mask have no effect, not even NaN.
+
+    A query that sees them has the result of float64.
+    """
     operation = ops.find("attention")
     p = AttentionShape(1, 2, 21, 32, "fp32", "contiguous", True)
     arrays = operation.inputs(p, 0)

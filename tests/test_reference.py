@@ -1,4 +1,4 @@
-"""The comparison that every check uses: it must pass what is right and fail what is not."""
+"""The comparison that every check uses accepts right results and rejects wrong ones."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def case(request: pytest.FixtureRequest, rng: np.random.Generator) -> tuple[np.n
 
 
 def naive(x: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """The definition, in float64."""
+    """The convolution by its definition, in float64."""
     N, _, H, W = x.shape
     M, _, R, S = w.shape
     y = np.zeros((N, M, H - R + 1, W - S + 1))

@@ -47,7 +47,7 @@ from mini_dnn.variant import find, names, own
 def test_report_has_all_parts_and_needs_nothing_else(tmp_path: Path) -> None:
     results = load([stored(tmp_path, fake_full()), stored(tmp_path, fake_peers(), "peers.json")])
     written = {path.name for path in write_report(results, tmp_path / "new" / "out")}
-    drawn_there = {"op_times.png", "ladder.png", "roofline.png"}  # by the page's script
+    drawn_there = {"op_times.png", "ladder.png", "roofline.png"}  # drawn in the browser by the page's script
     plots = {*drawn_there, "gains.png", "sweep.png", "streams.png"}
     assert written == {"index.html", "report.md", "ops.csv"} | plots
     page = (tmp_path / "new" / "out" / "index.html").read_text()
@@ -60,8 +60,8 @@ def test_report_has_all_parts_and_needs_nothing_else(tmp_path: Path) -> None:
     assert "prefers-color-scheme: dark" in page
     for name in plots:
         pixels = np.asarray(Image.open(tmp_path / "new" / "out" / name).convert("L"))
-        assert pixels.std() > 10  # something is drawn
-        assert pixels[:4].min() > 250  # on a light ground
+        assert pixels.std() > 10  # the picture is not empty
+        assert pixels[:4].min() > 250  # the background is light
     assert all(
         text in page
         for text in ("Batch 100<", "Batch 1,000<", "Batch 10,000<", "168.5", "93 %", "The ladder<")
@@ -116,7 +116,7 @@ def test_sum_and_speed_ups(tmp_path: Path) -> None:
 def test_roofline_share(tmp_path: Path, precision: str, layer: str, share: str, bound: str) -> None:
     shape = LAYERS[layer].with_batch(10000)
     memory_ms = shape.min_bytes / CEILINGS["copy_gbps"] / 1e6
-    compute_ms = shape.flops / CEILINGS["fp32_tflops"] / 1e9  # more than memory_ms in conv1
+    compute_ms = shape.flops / CEILINGS["fp32_tflops"] / 1e9  # for conv1 this is more than memory_ms
     op_ms = 2 * (compute_ms if bound == "compute" else memory_ms)
     row = fake_row("m1/direct", 10000, layer, op_ms, precision=precision)
     cells = rates_table(board_of(tmp_path, [row], memory=CEILINGS), 10000).rows[0]
@@ -126,13 +126,13 @@ def test_roofline_share(tmp_path: Path, precision: str, layer: str, share: str, 
 
 
 def test_roofline_of_the_split_is_that_of_three_products_on_the_fp16_unit(tmp_path: Path) -> None:
-    """With one product, memory would be the nearer ceiling; the fp32 unit's would be far nearer."""
+    """With one product, memory would be the limit. The ceiling of the fp32 unit would be much lower."""
     shape = LAYERS["conv2"].with_batch(10000)
     compute_ms = 3 * shape.flops / CEILINGS["fp16_tflops"] / 1e9
     assert compute_ms / 3 < shape.min_bytes / CEILINGS["copy_gbps"] / 1e6 < compute_ms
     rows = [fake_row(name, 10000, "conv2", 2 * compute_ms) for name in ("m3/fp32_split", "m3/fusion")]
     cells = {row[0]: row for row in rates_table(board_of(tmp_path, rows, memory=CEILINGS), 10000).rows}
-    assert {row[2] for row in cells.values()} == {"fp32"}  # both compute as exactly as that
+    assert {row[2] for row in cells.values()} == {"fp32"}  # both results are as exact as fp32
     assert (cells["`m3/fp32_split`"][3], cells["`m3/fp32_split`"][6]) == ("compute", "50 %")
     of_fp32 = shape.flops / CEILINGS["fp32_tflops"] / 1e9 / (2 * compute_ms)
     assert cells["`m3/fusion`"][6] == f"{of_fp32:.0%}".replace("%", " %")
@@ -182,7 +182,7 @@ def test_changed_and_removed_kernels_are_stale(tmp_path: Path) -> None:
 def test_rows_that_do_not_say_their_code_are_stale(tmp_path: Path) -> None:
     record = as_schema(1, fake_record(both("m1/direct", 5.0, 9.0) + both("m3/fusion", 1.0, 1.0)))
     for row in record["rows"][2:]:
-        row["code_hash"] = code_hash(find("m3/fusion").source)  # in some it was added later
+        row["code_hash"] = code_hash(find("m3/fusion").source)  # some files have no such field yet
     (board,) = boards(load([stored(tmp_path, record)]))
     assert "does not say which code" in board.entries["m1/direct", 10000].stale
     assert board.entries["m3/fusion", 10000].stale == ""
@@ -210,7 +210,8 @@ def test_devices_are_kept_apart(tmp_path: Path) -> None:
     assert {name for name in written if name.endswith(".png")} == {"op_times.png", "roofline.png"}
     text = (tmp_path / "out" / "report.md").read_text()
     assert "no clock" in text
-    assert text.count("bench --out benchmarks/results/NAME.json --impl m3/sweep --sweep") == 1  # for the GPU
+    # The missing GPU run
+    assert text.count("bench --out benchmarks/results/NAME.json --impl m3/sweep --sweep") == 1
 
 
 @pytest.mark.usefixtures("unplotted")
@@ -245,7 +246,7 @@ def test_names_cannot_break_the_page(tmp_path: Path) -> None:
     write_report(load([stored(tmp_path, fake_record(rows))]), tmp_path / "out")
     page = (tmp_path / "out" / "index.html").read_text()
     assert "<script>alert" not in page
-    assert page.count("<script") == page.count("</script>") == 2  # its data and its own
+    assert page.count("<script") == page.count("</script>") == 2  # its data and its own script
     assert "\\u003cscript>alert(1)" in page
     table = (tmp_path / "out" / "report.md").read_text()
     assert "</script>\\|x" in table

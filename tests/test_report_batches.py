@@ -1,4 +1,4 @@
-"""The report's part on a network by batch: tables, pictures, READMEs, and files that are refused."""
+"""The report on networks by batch size: tables, pictures, READMEs, and refused files."""
 
 import re
 from pathlib import Path
@@ -65,7 +65,7 @@ PEERS = [
 
 
 def step(name: str, us: float, count: int, **more: Any) -> dict[str, Any]:
-    """A kind of launch of the fast variant."""
+    """One kind of launch of the fast variant."""
     of = {"variant": FAST, "problem": PROBLEM, "batch": 64, "step": name, "us": us, "count": count}
     return of | more
 
@@ -79,7 +79,7 @@ STEPS = [
 
 
 def files(folder: Path, **records: dict[str, Any]) -> list[Path]:
-    """Op times of the same operation, and these files with their checksums."""
+    """Op times of the same operation, and the given files with their checksums."""
     bench = stored(folder, fake_record([fake_row(name, 1, "batch-1", 1.0) for name in (SLOW, FAST)]))
     for name, record in records.items():
         write(record, folder / f"{name}.json", BatchesFile)
@@ -100,7 +100,7 @@ def network_of(paths: list[Path]) -> ByBatch:
 
 def test_tables(tmp_path: Path) -> None:
     network = network_of(all_files(tmp_path))
-    assert list(network.ours) == [SLOW, FAST]  # as they are climbed
+    assert list(network.ours) == [SLOW, FAST]  # in the order of the ladder
     times = times_table(network)
     assert times.columns[:4] == ["program", "batch 1, ms", "batch 64, ms", "over `v0_transfers`, batch 1"]
     assert times.columns[-1] == "over the CPU, batch 64"
@@ -199,7 +199,7 @@ def test_launches_of_another_device_are_in_the_readme_only(tmp_path: Path, plott
     (text,) = (new for _, new in readmes.updated(boards(results), tmp_path, [], results.batches).values())
     assert "**convolutions behind the first** | **3** | **–** | **80.0** | **64.0 %** | **625** |" in text
     assert "TFLOP/s. Test H100; `steps.json` (commit 0123456789)." in text
-    assert text.count("`steps.json`") == 1  # the other figures are not of this device
+    assert text.count("`steps.json`") == 1  # the other figures were measured on another device
     assert main(["report", *map(str, paths), "--out", str(tmp_path / "out")]) == 0
     assert "Launch by launch" not in (tmp_path / "out" / "report.md").read_text()
 

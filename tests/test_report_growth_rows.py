@@ -1,4 +1,4 @@
-"""Op times of growth runs beside those of ``bench``: which become rows, and what such rows lack."""
+"""Op times of growth runs beside those of ``bench``: their rows, and the columns left empty."""
 
 import csv
 import dataclasses
@@ -27,14 +27,15 @@ from mini_dnn.report.load import load
 from mini_dnn.report.page import write_report
 from mini_dnn.report.tables import layers_table, rates_table, times_table
 
-EARLY, LATE = "2024-12-31T10:00:00+00:00", "2025-01-02T10:00:00+00:00"  # beside what `fake_record` says
+# Before and after the time in `fake_record`
+EARLY, LATE = "2024-12-31T10:00:00+00:00", "2025-01-02T10:00:00+00:00"
 FINAL = "layers/custom"
 
 
 def board_beside(
     folder: Path, growth: list[dict[str, Any]], bench: list[dict[str, Any]] | None = None, **changes: Any
 ) -> Board:
-    """The first board of a growth run and of a run of ``bench``, here of one other variant."""
+    """The first board of a growth run and a run of ``bench`` for another variant."""
     return boards_beside(folder, growth, bench, **changes)[0]
 
 
@@ -81,7 +82,7 @@ def test_older_files_name_whole_networks_by_their_operation(tmp_path: Path) -> N
 
 
 def test_a_row_says_what_one_of_bench_says_but_for_the_network(tmp_path: Path) -> None:
-    """Each field of a row, beside that of the same figures from ``bench``."""
+    """Each field of a row is compared with that of the same figures from ``bench``."""
     figures = {"median_error": 0.002, "repeats": 31, "max_error": 3e-4, "state": STATE | {"sm_mhz": 1755}}
     ours = board_beside(tmp_path, final_growth(0.33, 0.27, **figures)).entries[FINAL, 10_000]
     theirs = board_beside(tmp_path, [], both(FINAL, 0.33, 0.27, **figures)).entries[FINAL, 10_000]
@@ -115,7 +116,7 @@ def test_ceilings_of_the_growth_run_count_too(tmp_path: Path) -> None:
     ids=lambda changes: "-".join(changes),
 )
 def test_what_is_of_no_use_beside_bench_is_left_out(changes: dict[str, Any], tmp_path: Path) -> None:
-    """The first row is changed, the second is not."""
+    """The first row is changed, and the second is not."""
     first, second = final_growth(0.33, 0.27)
     board = board_beside(tmp_path, [first | changes, second])
     assert {key for key in board.entries if key[0] != "m1/direct"} == {(FINAL, 10_000)}
@@ -151,7 +152,7 @@ def test_a_whole_run_of_the_same_code_counts(started: str, tmp_path: Path) -> No
     entry = board.entries[FINAL, 10_000]
     assert entry.sum_ms == pytest.approx(3.0)
     assert entry.any_row.accuracy == 0.8714
-    assert len(board.runs[FINAL, "conv1", 10_000]) == 2  # both are of the same code
+    assert len(board.runs[FINAL, "conv1", 10_000]) == 2  # both were measured with the same code
 
 
 def test_a_growth_run_of_other_code_replaces_nothing(tmp_path: Path) -> None:

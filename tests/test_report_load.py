@@ -1,4 +1,4 @@
-"""Results files that the report refuses, and says why."""
+"""Results files that the report refuses, and the reasons that it gives."""
 
 import functools
 import json

@@ -1,4 +1,4 @@
-"""The report of several operations, and of files that knew one only."""
+"""The report on several operations, and on files from the time when there was only one."""
 
 import csv
 import io
@@ -33,7 +33,7 @@ REFUSED = {"op": "lenet", "variant": FUSED, "problem": "uint8-28", "reason": "th
 
 
 def network_rows() -> list[dict[str, Any]]:
-    """Two networks, of which one takes two of the three forms of images."""
+    """Two networks, one of which supports only two of the three forms of images."""
     rows = [fake_row(WHOLE, 10000, name, 2.0, accuracy=None) for name in ops.find("lenet").course]
     return rows + [fake_row(FUSED, 10000, name, 3.0, accuracy=None) for name in ("float32", "uint8")]
 
@@ -89,9 +89,9 @@ def test_a_problem_that_a_variant_refuses_is_in_no_sum(tmp_path: Path) -> None:
     rows = {row[0].strip("`"): row for row in times_table(board, 10000).rows}
     assert rows[WHOLE][3:7] == ["2.00", "2.00", "2.00", "6.00"]
     assert rows[FUSED][3:7] == ["3.00", "3.00", "–", "–"]
-    assert rows[FUSED][8] == "0.667×"  # over the baseline, of what both take
+    assert rows[FUSED][8] == "0.667×"  # the ratio to the baseline, for the images that both support
     assert "accuracy" not in times_table(board, 10000).columns
-    (unknown,) = boards_of(tmp_path, network_rows())  # missing, and nobody knows why
+    (unknown,) = boards_of(tmp_path, network_rows())  # missing for an unknown reason
     rows = {row[0].strip("`"): row for row in times_table(unknown, 10000).rows}
     assert rows[FUSED][8] == "–"
 
@@ -171,7 +171,7 @@ def test_older_files_are_of_the_default_operation(schema: int, tmp_path: Path) -
         for name, row in entry.rows.items():
             assert row.op_ms == expected.entries[key].rows[name].op_ms
             assert row.sizes == expected.entries[key].rows[name].sizes
-            assert row.settled is None  # nobody looked
+            assert row.settled is None  # this was not recorded
 
 
 def test_libraries_stand_beside_any_operation(tmp_path: Path) -> None:

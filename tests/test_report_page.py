@@ -1,4 +1,4 @@
-"""The report in a browser: switches, sorting, filters, sources, and the small window of a phone."""
+"""The report in a browser: switches, sorting, filters, sources, and the narrow window of a phone."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ from mini_dnn.report.rivals import peers_table
 from mini_dnn.report.theme import DARK, LIGHT
 from mini_dnn.variant import find, names
 
-EMPTY = b'<svg xmlns="http://www.w3.org/2000/svg"/>'  # of each plot
+EMPTY = b'<svg xmlns="http://www.w3.org/2000/svg"/>'  # in the place of each plot
 GEMM = {"gemm/v0_naive": 200.0, "gemm/v1_coalesced": 20.0, "gemm/v4_wmma": 0.5, "gemm/v8_final": 0.2}
 SEEN = (
     "[...document.querySelectorAll('.part')[0].querySelectorAll('table[data-table=variants] tbody')[0].rows]"
@@ -47,7 +47,7 @@ def ladder_from(folder: Path, rows: list[dict[str, object]], op: str) -> Ladder:
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A report of two operations; without the plots, which are none of the script's."""
+    """A report on two operations without the plots, which the script does not use."""
     folder = tmp_path_factory.mktemp("report")
     record = fake_full()
     record["rows"] = [row for row in record["rows"] if row["batch"] == 10000] + gemm_rows()
@@ -131,7 +131,7 @@ def luminance(colour: str) -> float:
 
 
 def test_numbers_of_rungs_can_be_read() -> None:
-    """WCAG 2.1 AA asks for a contrast of 4.5 of text, here the ground's colour on a rung's."""
+    """WCAG 2.1 AA requires a contrast of 4.5 for text, here the number on a rung's colour."""
     for theme in (LIGHT, DARK):
         for colour in theme.ramp(16):
             high, low = sorted((luminance(colour), luminance(theme.ground)), reverse=True)
@@ -219,7 +219,7 @@ LOW_CONTRAST = """(() => {
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_all_text_can_be_read(report: Path, browser: Browser, dark: bool) -> None:
-    """WCAG 2.1 AA: a contrast of 4.5."""
+    """WCAG 2.1 AA requires a contrast of 4.5."""
     page = browser.open(report, dark=dark)
     assert page.run(LOW_CONTRAST) == []
     page.run("document.querySelector('h2').style.color = getComputedStyle(document.body).backgroundColor")

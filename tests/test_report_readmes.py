@@ -1,4 +1,4 @@
-"""The READMEs' tables, written from results."""
+"""The READMEs' tables, which are written from results."""
 
 import re
 from pathlib import Path
@@ -51,7 +51,7 @@ def test_readme_tables_come_from_the_results(checkout: Path) -> None:
 
 
 def test_the_final_kernel_stands_once_and_at_the_end(checkout: Path) -> None:
-    """It is a parent of one of milestone 3's variants, and what all of them lead to."""
+    """It is the parent of one of milestone 3's variants, but all of them lead to it."""
     rows = (
         both("m3/fp32_split", 1.0, 1.0)
         + both("layers/custom", 0.3, 0.3)
@@ -65,7 +65,7 @@ def test_the_final_kernel_stands_once_and_at_the_end(checkout: Path) -> None:
         checkout / "milestones" / "m3" / "README.md"
     ]
     names = re.findall(r"^\| `([^`]+)`", text, re.MULTILINE)
-    inside = ["m3/fusion", "m3/stack_2", "m3/sliding_window", "m3/fp32_split"]  # as one climbs
+    inside = ["m3/fusion", "m3/stack_2", "m3/sliding_window", "m3/fp32_split"]  # in the order of the ladder
     assert names == ["m2/unroll_gemm", *inside, "layers/custom"]
 
 

@@ -1,4 +1,4 @@
-"""The report's part on serving: tables, the plot, the straight line, and files that are refused."""
+"""The report on serving: tables, the plot, the straight line, and refused files."""
 
 from pathlib import Path
 from typing import Any
@@ -38,14 +38,14 @@ def test_tables_and_plot(tmp_path: Path) -> None:
     assert "![Op time per entry](growth.png)" in page
     assert "Warning" not in page
     pixels = np.asarray(Image.open(tmp_path / "out" / "growth.png").convert("L"))
-    assert pixels.std() > 10  # something is drawn
+    assert pixels.std() > 10  # the picture is not empty
 
 
 @pytest.mark.usefixtures("unplotted")
 def test_no_part_without_a_file_of_the_device(tmp_path: Path) -> None:
     assert "Serving" not in page_of(tmp_path)
     elsewhere = {"name": GPU + ", another", "cpu": "", "state": None}
-    record = fake_serving(device=elsewhere, growth=[])  # whose op times would be that device's
+    record = fake_serving(device=elsewhere, growth=[])  # otherwise its op times would be used for that device
     assert "Serving" not in page_of(tmp_path, record)
 
 

@@ -42,7 +42,7 @@ def network() -> Network:
 
 @pytest.mark.parametrize(("step", "is_bytes"), sampled(STEPS, [False, True], one_of=2))
 def test_agrees_with_float64(step: str, is_bytes: bool, network: Network, emulator: Device) -> None:
-    images = pictures(37)  # no multiple of anything
+    images = pictures(37)  # not a multiple of any tile
     variant = find_step(step)
     with closing(opened(network, variant, emulator, LenetBatch(16, is_bytes))) as resident:
         probabilities = resident.predict(images if is_bytes else to_float(images))
@@ -52,7 +52,7 @@ def test_agrees_with_float64(step: str, is_bytes: bool, network: Network, emulat
 
 
 def tensor_cores(few: bool, monkeypatch: pytest.MonkeyPatch, **defines: int) -> Variant:
-    """The network on tensor cores, with a block for each image, or so few that they take turns."""
+    """The network on tensor cores, with one block per image, or with several images per block."""
     variant = find_step("tensor")
     if not few:
         monkeypatch.setitem(variant.plan.__globals__, "MAX_GRID", 2)  # type: ignore[union-attr]
@@ -67,7 +67,7 @@ def tensor_cores(few: bool, monkeypatch: pytest.MonkeyPatch, **defines: int) -> 
 def test_forms_of_the_tensor_cores(
     few: bool, defines: dict[str, int], network: Network, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With products of a warpgroup and without, with bulk copies and without."""
+    """The forms with and without warpgroup products, and with and without bulk copies."""
     images = pictures(21)
     variant = tensor_cores(few, monkeypatch, **defines)
     assert variant.defines_for(LenetBatch(8))["FEW"] == few
@@ -90,7 +90,7 @@ def test_checked_mode_finds_nothing_where_blocks_take_images_in_turn(
 
 @pytest.mark.parametrize("step", ["whole", "tensor"])
 def test_resizing_gives_pillows_pixels(step: str, network: Network, emulator: Device) -> None:
-    """One bit of one pixel would show: both ways end in the same arithmetic."""
+    """A single bit of a pixel would be noticed, because both ways continue with the same arithmetic."""
     rng = np.random.default_rng(3)
     noise = rng.integers(0, 256, (20, 1, 28, 28), dtype=np.uint8)
     edges = 255 * rng.integers(0, 2, (20, 1, 28, 28), dtype=np.uint8)
@@ -114,8 +114,8 @@ def test_batches_come_in_order_and_of_any_size(network: Network, emulator: Devic
 
 
 def test_batches_that_come_to_pinned_memory(network: Network, device: Device) -> None:
-    """Each of the arrays keeps what was written into it, and a replay sees what was written since."""
-    count = SLOTS + 1  # batches: the first array is taken twice
+    """Each array keeps its content, and a replay uses what was written since."""
+    count = SLOTS + 1  # batches: the first array is used twice
     images = to_float(pictures(8 * count))
     with closing(opened(network, find_step("whole"), device, LenetBatch(8))) as resident:
         expected = resident.predict(images)
@@ -132,7 +132,7 @@ def test_batches_that_come_to_pinned_memory(network: Network, device: Device) ->
         np.testing.assert_array_equal(np.concatenate(list(resident.serve_in_place(fill))), expected)
         which = [next(i for i, first in enumerate(arrays) if first is room) for room in arrays]
         assert which == [*range(count - 1), 0, 1]
-        again = iter([8, 3])  # what lies there: the last batch and the second
+        again = iter([8, 3])  # the content: the last batch and the second one
         last, second = resident.serve_in_place(lambda room: next(again, 0))
         np.testing.assert_array_equal(last, expected[-8:])
         np.testing.assert_array_equal(second, expected[8:11])
@@ -142,7 +142,7 @@ def test_batches_that_come_to_pinned_memory(network: Network, device: Device) ->
 
 
 def test_batches_that_others_write(network: Network, device: Device) -> None:
-    """A batch is begun while the one before it is written, and the device gets neither too early."""
+    """A batch starts while the previous one is being written; neither reaches the device too early."""
     images = to_float(pictures(8 * 6))
     with closing(opened(network, find_step("whole"), device, LenetBatch(8))) as resident:
         expected = resident.predict(images)
@@ -172,7 +172,7 @@ def test_batches_that_others_write(network: Network, device: Device) -> None:
 def test_one_image_is_not_copied(
     step: str, network: Network, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The kernels fetch it from host memory, and leave the probabilities there."""
+    """The kernels read it from host memory and write the probabilities there."""
     images = to_float(pictures(3))
     with closing(opened(network, find_step(step), device, LenetBatch(3))) as several:
         expected = several.predict(images)
@@ -188,7 +188,7 @@ def test_one_image_is_not_copied(
 
 
 def test_a_file_is_read_to_pinned_memory(network: Network, device: Device, tmp_path: Path) -> None:
-    """The example of networks/README.md."""
+    """The example in networks/README.md."""
     images = pictures(7)
     images.tofile(tmp_path / "images")
     shape = LenetBatch(4, is_bytes=True)
@@ -215,7 +215,7 @@ def test_with_a_graph_and_without(step: str, network: Network, device: Device) -
 
 
 def test_batches_that_nobody_waits_for(network: Network, device: Device) -> None:
-    """The device reads their images until they are done: whoever comes next must not overwrite them."""
+    """The device reads their images until they are done, so a later batch must not overwrite them."""
     images = to_float(pictures(4))
     with closing(opened(network, find_step("fused"), device, LenetBatch(2))) as resident:
         expected = resident.predict(images)
@@ -226,7 +226,7 @@ def test_batches_that_nobody_waits_for(network: Network, device: Device) -> None
 
 
 def test_two_networks_at_once(network: Network, emulator: Device) -> None:
-    """Filters in constant memory belong to one of them."""
+    """Each network has its own filters in constant memory."""
     other = lenet.build(np.random.default_rng(8))
     images = pictures(4)
     first, second = (opened(each, find_step("whole"), emulator, LenetBatch(4)) for each in (network, other))

@@ -1,4 +1,4 @@
-"""What stays on a device that is small, and on streams of its own."""
+"""Networks that stay on a small device, and on their own streams."""
 
 from contextlib import closing
 from dataclasses import replace
@@ -28,7 +28,7 @@ def network() -> Network:
 def test_a_small_device_has_smaller_batches(
     network: Network, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All slots find room together, and the answers are those of large batches."""
+    """All slots fit together, and the answers are those of large batches."""
     images, variant = to_float(pictures(20)), find_step("whole")
     with closing(opened(network, variant, device, LenetBatch(20))) as resident:
         expected = resident.predict(images)
@@ -43,7 +43,7 @@ def test_a_small_device_has_smaller_batches(
 def test_a_batch_that_does_not_fit_is_cut(
     step: str, network: Network, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without anything that stays on the device, too; images in bytes take a quarter of the room."""
+    """This also applies if nothing stays on the device. Images in bytes need a quarter of the memory."""
     images, variant = pictures(7), find_step(step)
     answers = {}
     for is_bytes in (False, True):
@@ -63,7 +63,7 @@ def test_a_batch_that_does_not_fit_is_cut(
 def test_streams_of_slots_do_not_meet(
     network: Network, emulator: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A plan with two streams, one of them for its setup too, which comes after the copies of the weights."""
+    """A plan with two streams, one of which is also used for its setup, after the copies of the weights."""
     whole, log = find_step("whole"), list[tuple[str, int]]()
 
     def plan(s: LenetBatch) -> list[Step]:

@@ -1,4 +1,4 @@
-"""Layers of a residual network against their definitions, and their gradients against central differences."""
+"""Layers of a residual network: their definitions, and gradients against central differences."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -30,7 +30,7 @@ def conv(C: int, M: int, R: int, S: int, **more: int) -> Conv2d:
 
 
 class Trained(Layer):
-    """A layer whose every forward pass is one of training, as central differences need it of a batch norm."""
+    """A layer that is always in training mode, which the central differences of a batch norm need."""
 
     def __init__(self, layer: Layer) -> None:
         self.layer = layer
@@ -96,7 +96,8 @@ def test_shapes_and_what_a_forward_pass_leaves_alone(layer: Layer, shape: tuple[
     before = x.copy()
     y = layer.forward(x)
     assert y.shape == layer.output_shape(shape)
-    np.testing.assert_allclose(layer.forward(np.asfortranarray(x)), y, rtol=1e-12)  # in any layout
+    # The layout does not matter
+    np.testing.assert_allclose(layer.forward(np.asfortranarray(x)), y, rtol=1e-12)
     np.testing.assert_allclose(layer.forward(x.copy(), overwrite=True), y, rtol=1e-12)
     layer.forward(x, training=True)
     layer.backward(np.ones_like(y))
@@ -158,7 +159,7 @@ def test_a_convolution_is_its_definition(R: int, S: int, stride: int, padding: i
 
 
 def test_a_batch_of_many_slices_equals_its_images() -> None:
-    """Some images' windows are unrolled at a time."""
+    """Only the windows of some images are unrolled at a time."""
     layer = Conv2d(16, 4, (3, 3), rng(), padding=1)
     x = rng().standard_normal((30, 16, 20, 20)).astype(np.float32)
     y = layer.forward(x, training=True)
@@ -175,7 +176,7 @@ def test_a_batch_of_many_slices_equals_its_images() -> None:
 
 
 def test_threads_share_the_images(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many as BLAS may have."""
+    """There are as many threads as BLAS may use."""
     layer = Conv2d(8, 8, (3, 3), rng(), stride=2, padding=1)
     x = rng().standard_normal((7, 8, 12, 12)).astype(np.float32)
     shares: list[int] = []
@@ -225,7 +226,10 @@ def test_adaptive_pooling_is_its_definition(size: int) -> None:
 
 
 def test_overlapping_maxima_that_are_equal_get_a_gradient_each() -> None:
-    """A pixel that is the maximum of several windows gets all of theirs; of equal ones the first does."""
+    """A pixel that is the maximum of several windows gets all their gradients.
+
+    Of equal pixels the first gets them.
+    """
     layer = MaxPool2d(3, stride=1)
     x = np.zeros((1, 1, 4, 3))
     x[0, 0, 2, 1] = 1
@@ -250,20 +254,20 @@ def test_batch_norm_is_its_definition_and_keeps_running_means() -> None:
     for c in range(2):
         wanted = (x[:, c] - x[:, c].mean()) / np.sqrt(x[:, c].var() + EPSILON)
         np.testing.assert_allclose(y[:, c], wanted * norm.weight.value[c] + norm.bias.value[c], rtol=1e-10)
-    np.testing.assert_array_equal(norm.mean.value, 0)  # a pass changes nothing by itself
+    np.testing.assert_array_equal(norm.mean.value, 0)  # a pass alone changes nothing
     for running in (norm.mean, norm.variance):
         running.follow()
     np.testing.assert_allclose(norm.mean.value, 0.1 * x.mean(axis=(0, 2, 3)))
     unbiased = x.transpose(1, 0, 2, 3).reshape(2, -1).var(axis=1, ddof=1)
     np.testing.assert_allclose(norm.variance.value, 0.9 + 0.1 * unbiased)
-    y = norm.forward(x)  # with what it kept
+    y = norm.forward(x)  # with the statistics that it keeps
     scale = norm.weight.value / np.sqrt(norm.variance.value + EPSILON)
     wanted = (x - norm.mean.value[:, None, None]) * scale[:, None, None] + norm.bias.value[:, None, None]
     np.testing.assert_allclose(y, wanted, rtol=1e-10)
 
 
 def test_running_means_of_parts_are_those_of_the_batch() -> None:
-    """Each part's share is what it is of the batch, so that means are those of the whole."""
+    """Each part contributes in proportion to its size, so that the means are those of the whole batch."""
     x = rng().standard_normal((6, 2, 3, 3)) + 1
     labels = np.array([0, 1, 2, 0, 1, 2])
     fc = Linear(18, 3, rng(), np.float64)
@@ -304,7 +308,7 @@ def test_a_block_is_its_definition() -> None:
 def test_a_row_gives_away_what_is_its_own() -> None:
     x = rng().standard_normal((2, 3))
     before = x.copy()
-    row = Row({"flat": Flatten(), "relu": ReLU()})  # the first gives x itself
+    row = Row({"flat": Flatten(), "relu": ReLU()})  # the first layer returns x itself
     np.testing.assert_array_equal(row.forward(x), np.maximum(before, 0))
     np.testing.assert_array_equal(x, before)
     assert row.forward(x, overwrite=True) is not None
@@ -366,5 +370,5 @@ def test_convolutions_with_padding_can_run_elsewhere() -> None:
         return np.ones((1, 2, 2, 2), np.float32)
 
     network.convolve_padded_with(convolve)
-    assert (network.forward(np.zeros((1, 1, 5, 5), np.float32)) == 8).all()  # the bias is the layer's
+    assert (network.forward(np.zeros((1, 1, 5, 5), np.float32)) == 8).all()  # the bias is that of the layer
     assert seen == [((1, 2, 3, 3), (2, 2, 3, 3), 2, 1, "row.padded")]

@@ -1,4 +1,4 @@
-"""Layers of a residual network against PyTorch's own, forward and backward, on random inputs."""
+"""Layers of a residual network compared with PyTorch's, forward and backward, on random inputs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -80,7 +80,7 @@ def test_a_layer_is_pytorchs(
 
 
 class Block(nn.Module):  # type: ignore[misc]
-    """A basic block, spelled with PyTorch's functions."""
+    """A basic block, written with PyTorch's functions."""
 
     def __init__(self, arrays: dict[str, Any], stride: int) -> None:
         super().__init__()
