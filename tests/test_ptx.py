@@ -143,7 +143,7 @@ def test_stmatrix(kernels: Kernels, rng: np.random.Generator, count: int, transp
 
 @pytest.mark.parametrize("valid", [(16, 8, 4), (12, 4, 4), (5, 3, 1), (0, 0, 0)])
 def test_cp_async(kernels: Kernels, rng: np.random.Generator, valid: tuple[int, int, int]) -> None:
-    """What arrives; what is not valid is zero."""
+    """The valid bytes arrive, and the others become zero."""
     x = rng.integers(1, 2**31, (64, 12)).astype(INT)
     late, nothing = np.zeros_like(x), np.zeros_like(x)
     kernels("async_groups", (1,), (64,), x, np.array(valid, INT), nothing, nothing.copy(), late)

@@ -37,7 +37,7 @@ FP32 = [f"networks/resnet18/{rung}" for rung in ("v0_transfers", "v1_conv_bn", "
 
 
 def test_the_layers_of_a_network_are_the_courses_problems() -> None:
-    """20 convolutions are 15 problems, and their work is as published."""
+    """20 convolutions are 15 distinct problems, and their FLOPs are the published ones."""
     network = ResNetShape.like(RESNET18, 1)
     layers = {network.layer(c) for c in RESNET18.convolutions}
     course = {replace(p, N=1, dtype="fp32", layout="nchw") for p in CONV.course.values()}
@@ -111,7 +111,7 @@ def test_mistakes_are_found_and_named(op: str) -> None:
 
 @pytest.mark.parametrize("name", chosen(FP32, lambda name: name.endswith("v3_shared")))
 def test_scores_in_fp32_are_those_of_float64(name: str, emulator: Device) -> None:
-    """Far within what is asked for, 1e-5 of the largest."""
+    """The errors are far below 1e-5 of the largest score, which is the requirement."""
     problem = RESNET.check[2]
     arrays = RESNET.inputs(problem, 1)
     scores = RESNET.answer(problem, arrays)["scores"]
@@ -120,7 +120,7 @@ def test_scores_in_fp32_are_those_of_float64(name: str, emulator: Device) -> Non
 
 
 def test_one_that_stays_on_a_device(emulator: Device) -> None:
-    """Batches of other sizes than it was opened for; round trips are a part of what is replayed."""
+    """Batches of other sizes than it was opened for. Round trips are part of the replayed work."""
     problem = replace(SMALL, N=3)
     arrays = dict(RESNET.inputs(problem, 0))
     right = RESNET.answer(problem, arrays)["scores"]
@@ -132,7 +132,7 @@ def test_one_that_stays_on_a_device(emulator: Device) -> None:
 
 
 def test_round_trips_of_the_first_rungs() -> None:
-    """Of each result, then of what norms leave, then of nothing."""
+    """The first rung copies each result, the second copies results of norms, and the third copies nothing."""
     trips = []
     for rung in ("v0_transfers", "v1_conv_bn", "v2_layers"):
         steps = find(f"networks/resnet18/{rung}").planned(RESNET.course["batch-1"], BYTES).steps
@@ -144,7 +144,7 @@ def test_round_trips_of_the_first_rungs() -> None:
 
 
 def test_the_first_kernel_of_the_fast_rungs() -> None:
-    """Strips where 8 divides the side, windows for a small stem, and parts of any other image."""
+    """Strips if 8 divides the side, windows for a small stem, and parts for any other image."""
     variant, course = find("networks/resnet18/v6"), RESNET.course["batch-1"]
     firsts = {
         "one image": course,
@@ -164,7 +164,7 @@ def test_the_first_kernel_of_the_fast_rungs() -> None:
 
 
 def test_a_round_trip_in_words(tmp_path: Path) -> None:
-    """What shows a plan says it; what cannot make it refuses it."""
+    """A plan is shown with its round trips; formats that cannot express them refuse it."""
     (tmp_path / "kernel.cu").write_text('extern "C" __global__ void twice(const float* x, float* y) {}\n')
     (tmp_path / "variant.py").write_text(
         "from mini_dnn.variant import Launch, RoundTrip, Variant\n\n"
@@ -192,7 +192,7 @@ def test_a_round_trip_of_a_buffer_that_is_not_there(tmp_path: Path, emulator: De
 
 @pytest.mark.parametrize("name", chosen(RUNGS, lambda name: name.endswith("v6_graph")))
 def test_the_shipped_network_gives_the_classes_of_numpy(name: str, emulator: Device) -> None:
-    """Of garments that are drawn, which is enough to meet several classes."""
+    """The images are drawn garments, which are enough for several classes."""
     model = MODELS["resnet18"]
     network, info = model.read(model.weights("fashion-mnist"))
     images = draw(8, split="test")[0][:, :, ::3, ::3][:, :, :28, :28].copy()
@@ -208,7 +208,7 @@ def test_the_shipped_network_gives_the_classes_of_numpy(name: str, emulator: Dev
 
 @pytest.fixture
 def weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Those of a small network, which stands for ResNet-18, and images for it."""
+    """Weights of a small network in the place of ResNet-18, and images for it."""
     images, labels = draw(20, split="test")
     small = ImageSet("synthetic", "test", images[:, :, ::3, ::3][:, :, :28, :28].copy(), labels, "drawn", "")
     monkeypatch.setattr("mini_dnn.datasets.load", lambda *_: small)

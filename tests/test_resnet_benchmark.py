@@ -1,4 +1,4 @@
-"""benchmarks/resnet.py: what it says of its figures, and its part that needs no PyTorch."""
+"""benchmarks/resnet.py: its explanations of the figures, and the part that needs no PyTorch."""
 
 from typing import Any
 
@@ -53,7 +53,8 @@ def test_each_kind_of_step_is_measured_behind_a_whole_pass(
     counted = resnet.counted(rows, PROBLEM)
     assert resnet.rate(counted).startswith("convolutions behind the first: 8.0 us, ")
     convolutions = PROBLEM.sizes.convolutions
-    flops = sum(2 * c.P**2 * c.K * c.C * c.R**2 for c in convolutions)  # with the products of two shortcuts
+    # Including the products of two shortcuts
+    flops = sum(2 * c.P**2 * c.K * c.C * c.R**2 for c in convolutions)
     assert sum(row["flops"] for row in counted if "flops" in row) == flops
     assert [row.get("part") for row in counted] == [resnet.FIRST, *[resnet.BEHIND] * 8, None]
 

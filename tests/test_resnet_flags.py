@@ -1,4 +1,4 @@
-"""networks/resnet18/v7_one_kernel: a flag that is not released, or not waited for, is found on a laptop."""
+"""networks/resnet18/v7_one_kernel: checked mode finds a flag that is not released or not waited for."""
 
 import shutil
 from pathlib import Path
@@ -12,9 +12,9 @@ from mini_dnn.variant import find
 
 NAME = "networks/resnet18/v7_one_kernel"
 SMALL = ResNetShape(1, 33, 3, "imagenet", "64-64-64-64", "1-1-1-1", 3, "fp16")
-STEPS = 250_000  # of a block, until one that waits for ever is given up
+STEPS = 250_000  # per block, until a block that waits forever is stopped
 
-MISTAKES = {  # file, what it says, what it is to say, what is found
+MISTAKES = {  # file, its text, the replacement, the expected finding
     "no release": ("tiles.cuh", "if (lane == 0) flags::release(l.done + above);", ";", {"endless"}),
     "no fence before the flag": (
         "flags.cuh",
@@ -44,6 +44,6 @@ def test_a_mistake_with_a_flag_is_found(tmp_path: Path, mistake: str) -> None:
 
 @pytest.mark.exhaustive
 def test_the_kernel_itself_is_clean_in_any_order() -> None:
-    """One launch after another: what blocks of a cluster knew of flags is forgotten in between."""
+    """One launch follows another: blocks of a cluster must not remember flags of the previous launch."""
     report = check(find(NAME), [SMALL])
     assert [result.finding for result in report.results] == [None]

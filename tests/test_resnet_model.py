@@ -32,7 +32,7 @@ def rng(seed: int = 7) -> np.random.Generator:
 
 
 def trained(sizes: ResNetSizes) -> Network:
-    """With numbers in the norms as a training leaves them."""
+    """A network whose norms contain numbers as after a training."""
     network = resnet.build(sizes, rng(), np.float64)
     for parameter in network.parameters().values():
         if parameter.value.ndim == 1:
@@ -44,7 +44,7 @@ def trained(sizes: ResNetSizes) -> Network:
     ("sizes", "parameters", "flops"), [(RESNET18, 11_689_512, 3.628e9), (RESNET34, 21_797_672, 7.328e9)]
 )
 def test_the_known_networks_have_their_sizes(sizes: ResNetSizes, parameters: int, flops: float) -> None:
-    """As torchvision counts them; its documentation has half as many operations, a product as one."""
+    """The numbers are torchvision's. Its documentation counts a product and a sum as one operation."""
     shapes = {name: shape for name, shape in sizes.shapes.items() if "running" not in name}
     assert sum(map(prod, shapes.values())) == parameters
     assert sizes.flops == pytest.approx(flops, rel=1e-3)
@@ -77,7 +77,7 @@ def test_its_name_follows_from_its_blocks() -> None:
 @pytest.mark.parametrize("sizes", [SMALL, LARGE, RESNET34])
 def test_a_description_comes_back_and_shapes_tell_the_sizes(sizes: ResNetSizes) -> None:
     assert ResNetSizes.from_json(sizes.to_json()) == sizes
-    if sizes.strides == (1, 2, 2, 2):  # which shapes do not tell
+    if sizes.strides == (1, 2, 2, 2):  # the shapes do not determine the strides
         assert sizes_of(sizes.shapes, sizes.image) == sizes
 
 
@@ -132,7 +132,7 @@ def test_shapes_of_another_network_are_refused(
 
 @pytest.mark.parametrize("sizes", [SMALL, LARGE])
 def test_folded_batch_norms_are_the_norms(sizes: ResNetSizes) -> None:
-    """Convolution by convolution, with its norm."""
+    """Each convolution with its norm is compared separately."""
     network = trained(sizes)
     arrays = {name: parameter.value for name, parameter in network.parameters().items()}
     folded = fold(sizes, arrays)
@@ -170,7 +170,7 @@ def test_training_learns_and_moves_running_means() -> None:
     trainer.run()
     losses = [result.loss for result in trainer.history]
     assert losses[-1] < 0.5 * losses[0]
-    assert (predict(network, data.images) == data.labels).mean() > 0.7  # with the running means
+    assert (predict(network, data.images) == data.labels).mean() > 0.7  # uses the running means
     for name, parameter in network.parameters().items():
         assert (parameter.value != before[name]).any(), name
     state = {name.partition(".")[2] for name in trainer._optimizer.state()}
@@ -178,7 +178,7 @@ def test_training_learns_and_moves_running_means() -> None:
 
 
 def test_workers_give_running_means_of_all_parts() -> None:
-    """Processes and one process alike."""
+    """Several processes give the same result as one process."""
     body = Network(dict(list(resnet.build(SMALL, rng()).layers.items())[:-1]))
     x, labels = rng().random((6, 1, 8, 8), np.float32), np.arange(6)
     running = [p for p in body.parameters().values() if isinstance(p, Running)]
@@ -198,7 +198,7 @@ def test_workers_give_running_means_of_all_parts() -> None:
 def test_the_verb_writes_weights_that_describe_their_network(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In processes, and to a file of any kind; without flags the checkpoint is HDF5."""
+    """Training in processes, and files of any kind; without options the checkpoint is HDF5."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("mini_dnn.datasets.load", lambda name, split, *_: images(16))
     Path("d.json").write_text(SMALL.to_json())

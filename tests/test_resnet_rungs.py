@@ -1,4 +1,4 @@
-"""The benchmark of the rungs of ResNet-18 by batch."""
+"""The benchmark of the rungs of ResNet-18 by batch size."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,14 +19,14 @@ TINY = "1,9,1,small,8-8-8-8,1-1-1-1,5,fp16"
 def test_rungs_are_measured_and_compared(
     tmp_path: Path, emulator: Device, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With what a clock would say: the emulator has none."""
+    """The clock is made up, because the emulator has none."""
 
     def replayed(graph: Any, device: Device, count: int) -> float:
         graph.replay()
         return 40.0
 
     class Lent:
-        """The emulator that other tests go on to use."""
+        """The emulator, which stays open for other tests."""
 
         close: Callable[[], None] = staticmethod(lambda: None)
 

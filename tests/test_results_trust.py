@@ -1,4 +1,4 @@
-"""Results files that somebody sent: they are read and checked, and never run or believed."""
+"""Results files from strangers: they are read and checked, but never executed or trusted."""
 
 import copy
 import json
@@ -38,11 +38,11 @@ HEAD = "0123456789abcdef" * 4
 
 
 def sealed(content: dict[str, Any]) -> dict[str, Any]:
-    """As this version writes it."""
+    """The content with a checksum, as this version writes it."""
     content = json.loads(json.dumps(content))
     try:
         return content | {"sha256": checksum(content)}
-    except ValueError:  # infinite: nothing has a checksum then
+    except ValueError:  # with infinity there is no checksum
         return content
 
 
@@ -62,7 +62,7 @@ def refusal(path: Path) -> str:
 
 
 def foreign(folder: Path) -> Path:
-    """A variant's folder whose code leaves a trace when it runs."""
+    """A variant's folder whose code leaves a trace if it runs."""
     folder.mkdir()
     trace = folder / "ran"
     (folder / "variant.py").write_text(f"open({str(trace)!r}, 'w')\n")
@@ -205,7 +205,7 @@ def test_what_is_written_is_verified(tmp_path: Path) -> None:
 
 
 def test_versions_of_a_type_of_their_own_are_written_as_strings(tmp_path: Path) -> None:
-    """PyTorch's is a string with comparisons of its own."""
+    """PyTorch's version is a string type with its own comparisons."""
     version = type("TorchVersion", (str,), {})("2.11.0")
     write(small(versions={"torch": version}), tmp_path / "results.json", BenchFile)
     assert read_json(tmp_path / "results.json")["versions"] == {"torch": "2.11.0"}
@@ -237,7 +237,7 @@ def test_more_than_a_page_can_show_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.exhaustive
 def test_a_page_has_room_for_as_many_as_are_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mini_dnn.report.page.figures", lambda board, suffix: [])  # which take ten seconds
+    monkeypatch.setattr("mini_dnn.report.page.figures", lambda board, suffix: [])  # drawing takes ten seconds
     rows = [fake_row("m1/direct", 100, "conv1", 1.0 + n) | {"variant": f"v{n}"} for n in range(200)]
     results = load([stored(tmp_path, fake_record(rows))])
     write_report(results, tmp_path / "out")
@@ -255,7 +255,7 @@ ODD = [None, True, -1, 0, 1e999, "", "x", [], {}, 10**30, 1e-320, [None], {"": N
 
 
 def places(value: Any) -> list[tuple[Any, Any]]:
-    """Every container with each of its keys."""
+    """Every container together with each of its keys."""
     inside = value.items() if isinstance(value, dict) else enumerate(value)
     found = []
     for key, part in inside:
@@ -266,7 +266,7 @@ def places(value: Any) -> list[tuple[Any, Any]]:
 
 
 def mutated(content: Any, rng: random.Random) -> Any:
-    """With another value at a random place."""
+    """The content with another value at a random place."""
     changed = copy.deepcopy(content)
     inside, key = rng.choice(places(changed))
     match rng.randrange(4):
@@ -283,7 +283,7 @@ def mutated(content: Any, rng: random.Random) -> Any:
 
 
 def flipped(text: bytes, rng: random.Random) -> bytes:
-    """With a few bytes changed, lost or doubled."""
+    """The text with a few bytes changed, removed or doubled."""
     at, length = rng.randrange(len(text)), rng.choice([1, 1, 1, 2, 8, 100])
     middle = [rng.randbytes(length), b"", text[at : at + length] * 2, b"9" * length][rng.randrange(4)]
     return text[:at] + middle + text[at + length :]
@@ -294,7 +294,7 @@ def one_line(error: MiniDnnError) -> None:
 
 
 def believed(path: Path) -> str | None:
-    """All that the reader takes from a file; None if it refuses the file, in one line."""
+    """Everything that the reader takes from a file; None if it refuses the file, in one line."""
     try:
         results = load([path])
         boards(results)
@@ -330,7 +330,10 @@ def test_no_mutation_of_a_file_changes_what_is_believed(count: int, tmp_path: Pa
 
 @pytest.mark.parametrize("count", [25, pytest.param(150, marks=pytest.mark.exhaustive)])
 def test_a_sealed_lie_ends_in_a_page_or_in_one_line(count: int, tmp_path: Path) -> None:
-    """Whoever seals a file anew can say what they like within the ranges; nothing of it breaks the report."""
+    """Anyone can seal a changed file, and may claim anything within the ranges.
+
+    It must not break the report.
+    """
     rng = random.Random(count)
     records = [small(), fake_serving(schema="serving-3"), fake_run() | {"schema": "peers-3"}]
     ours = stored(tmp_path, sealed(small()), "ours.json")

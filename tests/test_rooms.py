@@ -1,4 +1,4 @@
-"""The rooms of the package: who may import whom, and who may know an operation by its name."""
+"""The rooms of the package: which may import which, and which may name an operation."""
 
 import ast
 import re
@@ -13,7 +13,7 @@ import pytest
 from mini_dnn import ops
 from mini_dnn.paths import PACKAGE, ROOT
 
-FLOORS = (  # bottom up; rooms of one floor may know each other, but not in a circle
+FLOORS = (  # from bottom to top; rooms on one floor may import each other, but not in a cycle
     {"errors", "progress", "paths"},
     {"device", "datasets", "pictures", "work"},
     {"nn"},
@@ -24,24 +24,25 @@ FLOORS = (  # bottom up; rooms of one floor may know each other, but not in a ci
     {"measuring", "profiling"},
     {"grading", "report", "explain", "handout"},
     {"cli"},
-    {"mini_dnn", "__main__"},  # what `import mini_dnn` gives, and `python -m mini_dnn`
+    {"mini_dnn", "__main__"},  # for `import mini_dnn` and `python -m mini_dnn`
 )
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 MOST_FILES = 6
-MAY_NAME_ROOMS = ("mini_dnn.ops.", "mini_dnn.nn.", "mini_dnn.datasets.", "mini_dnn.plans.")  # an operation
+# These may name an operation
+MAY_NAME_ROOMS = ("mini_dnn.ops.", "mini_dnn.nn.", "mini_dnn.datasets.", "mini_dnn.plans.")
 MAY_NAME = (
     "mini_dnn.ops",
     "mini_dnn.nn",
     "mini_dnn.datasets",
-    "mini_dnn.quads",  # one operation's host half
-    "mini_dnn.variant",  # the names that files of variants import
+    "mini_dnn.quads",  # the host half of one operation
+    "mini_dnn.variant",  # the names that variants import
     "mini_dnn.variant.folders",
     "mini_dnn.measuring.inference",  # these five are the course's program
     "mini_dnn.measuring.layerwise",
     "mini_dnn.grading.network",
     "mini_dnn.cli.infer",
     "mini_dnn.cli.train",
-    "mini_dnn.measuring.pictures",  # the network on pictures of one's own
+    "mini_dnn.measuring.pictures",  # the network on a user's own pictures
 )
 NAMES = re.compile(r"(?<![a-z])conv(?!e|i|oy)\w*|lenet\w*", re.IGNORECASE)  # convert, convince, convoy
 
@@ -50,7 +51,7 @@ Graph = Mapping[str, set[str]]
 
 @cache
 def modules() -> dict[str, Path]:
-    """All modules of the package by name; a package's is its ``__init__.py``."""
+    """All modules of the package by name. The file of a package is its ``__init__.py``."""
     found = {}
     for file in sorted(PACKAGE.rglob("*.py")):
         parts = file.relative_to(ROOT).with_suffix("").parts
@@ -64,7 +65,7 @@ def room(module: str) -> str:
 
 
 def imported(tree: ast.AST, module: str = "") -> set[str]:
-    """Modules of the package that a text imports, also inside of functions, but not the one itself."""
+    """The package's modules that a text imports, also inside functions, without the module itself."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -82,7 +83,7 @@ def graph() -> Graph:
 
 
 def circle(graph: Graph) -> list[str]:
-    """Some nodes that lead back to the first of them; empty if there are none."""
+    """Nodes that form a cycle; empty if there is none."""
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -130,7 +131,7 @@ def test_nothing_imports_what_is_no_part_of_the_package() -> None:
 
 
 def test_what_is_upward_or_a_circle_is_found() -> None:
-    """Inside of functions, too."""
+    """Imports inside functions count, too."""
     text = (
         "from mini_dnn import ops\ndef f():\n    from mini_dnn.cli import main\n    import mini_dnn.errors\n"
     )
@@ -153,7 +154,7 @@ def must_not_name() -> list[tuple[str, Path]]:
 
 
 def test_only_few_modules_know_the_courses_operations() -> None:
-    """Neither in code nor in words."""
+    """The other modules contain neither their code nor their names."""
     lines = [
         f"{name}:{number}: {line.strip()}"
         for name, file in must_not_name()
@@ -165,14 +166,14 @@ def test_only_few_modules_know_the_courses_operations() -> None:
 
 @cache
 def words(file: Path) -> set[Any]:
-    """All strings and numbers of a module."""
+    """All strings and numbers in a module."""
     nodes = ast.walk(ast.parse(file.read_text()))
     return {node.value for node in nodes if isinstance(node, ast.Constant)}
 
 
 @pytest.mark.parametrize("op", ops.names())
 def test_no_other_module_knows_an_operation(op: str) -> None:
-    """As an import of its file, or as a string that is its name."""
+    """It neither imports the operation's file nor contains its name as a string."""
     found = [
         name for name, file in must_not_name() if f"mini_dnn.ops.{op}" in graph()[name] or op in words(file)
     ]

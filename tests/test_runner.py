@@ -1,4 +1,4 @@
-"""The host code: splitting, arguments, timing, and what it says when a plan is wrong."""
+"""The host code: splitting of batches, arguments, timing, and the messages for wrong plans."""
 
 import re
 import sys
@@ -36,7 +36,7 @@ extern "C" __global__ void copy(const float* x, float* y, int n) {
 
 
 def copies(folder: Path, *args: Any, kernel: str = "copy", source: str = COPY, **more: Any) -> Variant:
-    """A variant whose kernel copies x to y: the convolution with a 1 x 1 filter of 1."""
+    """A variant whose kernel copies x to y, which is the convolution with a 1 x 1 filter of 1."""
     (folder / "kernel.cu").write_text(source)
 
     def plan(s: ConvShape) -> Sequence[Launch]:
@@ -121,7 +121,7 @@ def test_largest_part_fits_memory_exactly() -> None:
 
 @pytest.mark.parametrize(("dtype", "itemsize"), [("uint8", 1), ("float16", 2), ("int64", 8)])
 def test_largest_part_counts_bytes(dtype: str, itemsize: int) -> None:
-    """Of scratch buffers, and of a batch of images in bytes."""
+    """The bytes of scratch buffers count, and those of a batch of images in bytes."""
     shape = ConvShape(1000, 1, 2, 2, 1, 1, 1)
     launch = Launch("k", (1,), (1,), ())
     one = Variant("conv2d", "", lambda s: [launch], scratch=lambda s: {"a": Array((s.N, 9), dtype)})
@@ -139,7 +139,7 @@ def test_largest_part_counts_bytes(dtype: str, itemsize: int) -> None:
 
 
 def test_largest_part_keeps_within_the_grid() -> None:
-    shape = ConvShape(100_000, 1, 2, 2, 1, 1, 1)  # m1 has one image a block along z: at most 65,535
+    shape = ConvShape(100_000, 1, 2, 2, 1, 1, 1)  # m1 has one image per block along z, so at most 65,535
     assert largest_part(plans(find("m1"), shape), shape, 10**12) == 65_535
 
 
@@ -157,7 +157,7 @@ def test_api_has_a_function_for_each_operation(tmp_path: Path) -> None:
     assert np.array_equal(mini_dnn.conv2d(X, ONE, device="emulator", impl="cpu"), X)
     pooled = mini_dnn.conv2d_relu_pool(X, ONE, pool=2, device="emulator")
     assert pooled.shape == (2, 1, 3, 4)
-    for name in ("operation", "compare", "nothing"):  # a file of mini_dnn/ops is not yet an operation
+    for name in ("operation", "compare", "nothing"):  # not every file in mini_dnn/ops is an operation
         assert not hasattr(mini_dnn, name)
 
 
@@ -186,7 +186,7 @@ def test_gpu_needs_the_bindings_too(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_gpu_errors_become_device_errors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A driver that reports no device: no traceback of PyCUDA's own."""
+    """If the driver finds no device, no traceback of PyCUDA is shown."""
 
     class Error(Exception):
         pass
@@ -205,7 +205,7 @@ def test_gpu_errors_become_device_errors(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 class Recording(ClockedEmulator):
-    """A device with a clock that knows whether work was recorded as a graph."""
+    """A device with a clock that records whether work was captured as a graph."""
 
     graphs = 0
 
@@ -216,7 +216,7 @@ class Recording(ClockedEmulator):
 
 @pytest.mark.parametrize(("name", "graphs"), [("networks/resnet18/v2_layers", 1), ("softmax/v0_naive", 0)])
 def test_many_launches_are_timed_as_a_graph(name: str, graphs: int) -> None:
-    """Python issues a launch in ten microseconds or more, in which a GPU would wait."""
+    """Python needs ten microseconds or more per launch, during which a GPU would wait."""
     variant = find(name)
     text = "1,8,1,small,4-4-4-4,1-1-1-1,3,fp32" if graphs else "3,5"
     problem = variant.operation.parse(text)

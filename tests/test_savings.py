@@ -1,4 +1,4 @@
-"""What FP16 saves: rows, record, tables, picture and report; no figure here was measured."""
+"""The savings of FP16: rows, record, tables, picture and report. No figure here was measured."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -94,7 +94,7 @@ def test_tables() -> None:
     assert {len(row) for row in table.rows} == {len(table.columns)}
     words = "`gemm/v5_mma_async` fp16 fp16 0.400 344 101 101 620 0.200 0.248 1980 2.1e-04"
     assert " ".join(table.rows[2]) == words
-    assert table.rows[3][6] == "235"  # MB, with the library's work space
+    assert table.rows[3][6] == "235"  # MB, including the library's work space
     assert gains_table(record()).rows == [
         ["`gemm/v3_registers`", "1.17×", "50 %", "50 %", "31 %"],
         ["`cuBLAS`", "14.0×", "50 %", "43 %", "93 %"],
@@ -177,7 +177,7 @@ class TestReport:
 
 
 class FakeMeter:
-    """In the place of `Meter`: 600 W from the past into the future."""
+    """A stand-in for `Meter`: always 600 W."""
 
     def __init__(self, device: Any) -> None:
         self.ticks: list[Tick] = []
@@ -221,7 +221,7 @@ def test_a_run_goes_on_where_a_program_fails(
     found = savings.measured([bad, absent, good], device, QUICK)
     (row,) = found.rows
     assert (row.program, row.power_w, row.peak_bytes) == ("mine", pytest.approx(600.0), 123)
-    assert row.energy_j == pytest.approx(0.0, abs=1e-6)  # the idle GPU takes as much here
+    assert row.energy_j == pytest.approx(0.0, abs=1e-6)  # the idle GPU uses as much here
     reasons = {one["program"]: one["reason"] for one in found.skipped}
     assert reasons == {"bad, fp32 as fp32": "wrong: all is off", "absent, fp32 as fp32": "no torch"}
     assert "skipped: bad, fp32 as fp32: wrong: all is off" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""The programs whose savings are measured."""
+"""The programs that measure savings."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What the benchmarks of docs/scale.md make of what they measured."""
+"""The conclusions that the benchmarks of docs/scale.md draw from their measurements."""
 
 from __future__ import annotations
 

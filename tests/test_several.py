@@ -1,4 +1,4 @@
-"""One problem cut over several GPUs gives the bits of one; what all need is sent to the first one alone."""
+"""A problem on several GPUs gives the same bits as on one. Shared arrays are sent only to the first GPU."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_the_command_compares_with_float64(capsys: pytest.CaptureFixture[str]) -
 
 
 class Driver(SimpleNamespace):
-    """The calls of NVIDIA's driver that copies from one GPU to another need."""
+    """The calls of NVIDIA's driver for copies from one GPU to another."""
 
     CUresult = SimpleNamespace(CUDA_SUCCESS=0, CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED=704)
 

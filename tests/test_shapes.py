@@ -1,4 +1,4 @@
-"""Geometry, FLOPs, bytes, and what the convolution takes as arrays."""
+"""Geometry, FLOPs, bytes, and the arrays that the convolution accepts."""
 
 import re
 

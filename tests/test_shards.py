@@ -1,4 +1,4 @@
-"""Data sets in shards: archives, arrays in files, what is kept of a run that was interrupted."""
+"""Data sets in shards: archives, arrays in files, and the results that an interrupted run keeps."""
 
 import csv
 import io
@@ -57,7 +57,7 @@ def pixels(*named: str) -> tuple[list[str], np.ndarray]:
 
 
 def test_an_archive_in_the_manner_of_webdataset(tmp_path: Path) -> None:
-    """Pictures in the archive's order, whatever else it holds, and however long names are."""
+    """Pictures keep the archive's order. Other files are skipped, and names may have any length."""
     long = "x" * 150 + "ü"
     members = {
         "a/0.png": png(0),
@@ -120,7 +120,7 @@ def test_arrays_of_pictures_in_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("block", [0, 512])
 def test_an_array_that_lies_in_an_hdf5_file_as_it_is_is_mapped(tmp_path: Path, block: int) -> None:
-    """Threads then copy from it side by side, as from a ``.npy`` file; others are read by HDF5."""
+    """Threads then copy from it in parallel, as from a ``.npy`` file. Other arrays are read by HDF5."""
     given = np.random.default_rng(0).integers(0, 256, (9, 8, 8, 1), np.uint8)
     with h5py.File(tmp_path / "x.h5", "w", userblock_size=block) as file:
         file["before"] = np.arange(5)
@@ -135,7 +135,7 @@ def test_an_array_that_lies_in_an_hdf5_file_as_it_is_is_mapped(tmp_path: Path, b
 
 
 def test_shards_of_all_kinds(tmp_path: Path) -> None:
-    """They are full, but for the last one; arrays are cut where a shard ends."""
+    """All shards are full, except for the last one. Arrays are divided at the ends of shards."""
     np.save(tmp_path / "x.npy", np.zeros((10, 12, 12), np.uint8))
     (tmp_path / "a.png").write_bytes(png(0))
     found = sources([f"{tmp_path}/a.png", f"{tmp_path}/x.npy", f"{tmp_path}/a.png"], None, GREY)
@@ -158,7 +158,7 @@ def test_shards_of_all_kinds(tmp_path: Path) -> None:
 
 @pytest.fixture
 def words(tmp_path: Path) -> list[str]:
-    """A command that classifies 23 pictures in shards of 4; two of them are broken."""
+    """A command that classifies 23 pictures in shards of 4. Two of the pictures are broken."""
     network = build(SIZES, np.random.default_rng(0))
     save(tmp_path / "w.h5", network, WeightsInfo("unknown", {}, 0, "a test", description=SIZES.to_json()))
     (tmp_path / "recipe.json").write_text(
@@ -178,7 +178,7 @@ def words(tmp_path: Path) -> list[str]:
 
 
 def stops_after(count: int, error: BaseException) -> Callable[..., None]:
-    """What writes answers, until it was asked for more pictures than that."""
+    """A function that writes answers and fails after ``count`` pictures."""
     real, seen = Writer.add, 0
 
     def stops(writer: Writer, answers: Answers, labels: Sequence[int] | None) -> None:
@@ -199,7 +199,7 @@ def test_an_interrupted_run_goes_on(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The same command does only what is missing, and writes what one run would have written."""
+    """The same command computes only the missing shards, and the results are those of a single run."""
     whole, parts = tmp_path / "whole.csv", tmp_path / "parts.csv"
     assert main([*words, "--csv", str(whole)]) == 1
     assert not (tmp_path / "whole.csv.parts").exists()
@@ -226,7 +226,7 @@ def test_an_interrupted_run_goes_on(
 def test_infer_reads_shards_as_classify_does(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The same table, also when it goes on after an interruption; and the accuracy, as labels are given."""
+    """The table is the same, also after an interruption. If labels are given, so is the accuracy."""
     given = [k % 6 for k in range(23)]
     (tmp_path / "y.txt").write_text("".join(f"{k}\n" if k % 2 else f"class {k}\n" for k in given))
     np.save(tmp_path / "y.npy", np.array(given, np.uint8))
@@ -290,7 +290,7 @@ def test_wrong_use_of_infer(
 
 
 def test_lenet_classifies_pictures_as_it_does_test_images() -> None:
-    """It is given 28 x 28 bytes, and enlarges them itself as the data set's are."""
+    """LeNet gets 28 x 28 bytes, and enlarges them itself like those of the data set."""
     images, _ = datasets.draw(3, seed=1)
     small = datasets.resize(images[:, 0], 28)[:, 0, ..., None]
     lenet = Classifier.load("lenet")
@@ -311,7 +311,7 @@ def test_what_is_kept_belongs_to_what_was_asked(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.probabilities, answers.probabilities)
     assert Kept(tmp_path / "parts", ["another", 2]).load(shard) is None
     (file,) = (tmp_path / "parts").iterdir()
-    file.write_bytes(file.read_bytes()[:100])  # damaged: it is done again
+    file.write_bytes(file.read_bytes()[:100])  # it is damaged, so it is computed again
     assert kept.load(shard) is None
     (tmp_path / "parts" / "mine.npz").write_bytes(b"mine")
     kept.remove()
@@ -325,7 +325,7 @@ def test_what_is_kept_belongs_to_what_was_asked(tmp_path: Path) -> None:
 def test_by_an_engine_as_by_this_process(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A shard is an item; what was done is not done again."""
+    """Each shard is an item, and completed shards are not computed again."""
     tables = []
     for more in ([], ["--executor", "local"]):
         assert main([*words, "--csv", str(tmp_path / "x.csv"), "--force", *more]) == 1

@@ -1,4 +1,4 @@
-"""Similar code: found whatever its names and layout, and not where it was given, common or another idea."""
+"""Similar code is found despite other names and layout; given or common code and other ideas are not."""
 
 import re
 from pathlib import Path
@@ -21,7 +21,7 @@ def work(name: str, *texts: str) -> Work:
 
 
 def disguised(kernel: str) -> str:
-    """The same kernel with other names, numbers, comments and lines."""
+    """The same kernel with different names, numbers, comments and lines."""
     kernel = re.sub(r"//.*", "", kernel)
     kernel = re.sub(r"\b(acc|tile|pixel|value|row|col|TILE)\b", lambda name: f"my_{name[0]}", kernel)
     kernel = re.sub(r"\bint (\w)\b", r"int the_\1", kernel)
@@ -29,7 +29,7 @@ def disguised(kernel: str) -> str:
 
 
 def sums(count: int, call: str) -> str:
-    """So many tokens that differ from those of another call."""
+    """A sequence of ``count`` tokens that differ from those of another call."""
     return f"void f() {{ {' '.join(f'{call}({i}, a[{i}]);' for i in range(count))} }}"
 
 
@@ -50,7 +50,7 @@ def test_other_ideas_are_not_alike() -> None:
 
 
 def test_any_run_that_is_long_enough_is_found_with_its_lines() -> None:
-    """Wherever it stands: that is what winnowing promises."""
+    """It is found at any position, as winnowing guarantees."""
     run = "\n".join(f"x{i}[y] = (p->z{i} * {i}) / a + b;" for i in range(GRAM))
     tokens = cpp_tokens(run)
     own, other = "a.b->c[0]{1}(2);\n" * 30, "if (q) r <<= s; else t--;\n" * 30

@@ -1,4 +1,4 @@
-"""The documentation as a site: it builds without a warning, needs nothing else, and can be searched."""
+"""The documentation as a site: it builds without warnings, needs no other server, and can be searched."""
 
 import os
 import re
@@ -57,7 +57,7 @@ def test_the_site_is_whole_and_needs_nothing_else(site: Path, request: pytest.Fi
 
 
 def try_in_a_browser(page: Path, browser: Browser) -> None:
-    """Formulas are drawn, the search finds something, and the colours are the system's, from a disk."""
+    """Formulas are drawn, the search works, and the colours follow the system, for files on a disk."""
     glossary = browser.open(page, width=400, dark=True)
     assert glossary.overflow == 0
     assert glossary.run("document.querySelectorAll('math').length") > 5

@@ -22,8 +22,9 @@ from mini_dnn.variant.plan import Call, CopyToSymbol, Gemm, Images, Launch
 from mini_dnn.variant.tensor_map import TensorMap
 
 Output = pytest.CaptureFixture[str]
-NOT_ALONE = ("m3/cublas", "gemm/cublas")  # need a library,
-NOT_ALONE += tuple(f"networks/resnet18/{rung}" for rung in ("v0_transfers", "v1_conv_bn"))  # or the host
+NOT_ALONE = ("m3/cublas", "gemm/cublas")  # these need a library
+# These need the host
+NOT_ALONE += tuple(f"networks/resnet18/{rung}" for rung in ("v0_transfers", "v1_conv_bn"))
 
 MAIN = """\
 // gemm/v5_mma_async for a test: (130,67) @ (67,129) fp16 -> fp32
@@ -204,7 +205,7 @@ def test_gaps() -> None:
 
 
 class TestCalls:
-    """Variants that leave a problem to another one: the folder has that one's kernel."""
+    """Variants that leave a problem to another variant: the folder contains the other's kernel."""
 
     @pytest.mark.parametrize(
         ("name", "text", "solver"),
@@ -326,7 +327,7 @@ class TestVerb:
     def test_a_full_disk_leaves_nothing(
         self, is_new: bool, tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Half of a folder would be in the way the next time; one that was there stays."""
+        """A partial folder would be in the way the next time. An older folder is kept."""
         folder, write = tmp_path / "folder", Path.write_bytes
         if not is_new:
             folder.mkdir()

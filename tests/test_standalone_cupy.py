@@ -1,4 +1,4 @@
-"""Folders to take home whose program is Python: a stand-in for CuPy launches on the emulator."""
+"""Folders to take home with a Python program. A stand-in for CuPy launches on the emulator."""
 
 import runpy
 import sys
@@ -26,7 +26,7 @@ NAMES = [name for name in ("m3/constant_memory", "m2/unroll_gemm", "m3/stack_2")
 
 
 class Array(CupyArray):
-    """With what a program asks of arrays besides."""
+    """An array with the additional attributes that a program uses."""
 
     @property
     def nbytes(self) -> int:
@@ -47,7 +47,7 @@ def buffer(array: Array) -> EmulatorBuffer:
 
 
 def stand_in(emulator: Any) -> ModuleType:
-    """CuPy, as far as a program uses it."""
+    """The part of CuPy that a program uses."""
 
     def raw_module(path: str) -> Any:
         loaded = emulator.compile(Path(path).with_name("kernel.cu"), {})
@@ -95,7 +95,7 @@ def cupy(quick_emulator: Device, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
 
 def run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
-    """The program's exit status."""
+    """Run the program and return its exit status."""
     with monkeypatch.context() as patch:
         patch.syspath_prepend(folder)
         for name in ("harness", "values"):

@@ -1,4 +1,4 @@
-"""``show --standalone``: the program draws, compares and times as it says, and nvcc alone builds it."""
+"""``show --standalone``: inputs, comparison and times of the program, which nvcc alone builds."""
 
 import re
 import subprocess
@@ -27,7 +27,7 @@ needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="no nvcc: the CUDA t
 
 
 def built(folder: Path, variant: Variant, problem: Any, arch: int = 90) -> Path:
-    """The program, compiled by the folder's own Makefile."""
+    """The program, compiled with the folder's Makefile."""
     for name, content in files_of(variant, problem, arch).items():
         (folder / name).write_bytes(content)
     command = ["make", "-C", str(folder), f"NVCC={find_nvcc()}"]
@@ -163,7 +163,7 @@ COMPILED = [
 
 
 def asked(words: str) -> tuple[Variant, Any]:
-    """A variant, and the problem that is named after it, or a small one."""
+    """A variant and the problem after its name, or a small problem."""
     name, _, shape = words.partition(" ")
     variant = find(name)
     return variant, variant.operation.parse(shape) if shape else small(variant)
@@ -197,7 +197,10 @@ extern "C" __global__ void tell(const __grid_constant__ ptx::TensorMap map, cons
 
 
 def clustered(folder: Path) -> tuple[Variant, ConvShape]:
-    """A kernel in clusters of two blocks; each copies the input by a tensor map and computes one output."""
+    """A kernel in clusters of two blocks.
+
+    Each block copies the input by a tensor map and computes one output.
+    """
     (folder / "kernel.cu").write_text(CLUSTERED)
     map_ = TensorMap("x", (4, 4), swizzle=0)
     launch = Launch("tell", (16,), (1,), (map_, "w", "y", 7), cluster=2, early=True)

@@ -1,4 +1,4 @@
-"""Folders to take home whose program is Python with PyTorch, which is not needed for all but one of these."""
+"""Folders to take home with a program for PyTorch. Only one of these tests needs PyTorch."""
 
 import ast
 import py_compile
@@ -31,7 +31,7 @@ TAKEN = (
     "attention/v9_final",
 )
 NAMES = [name for name in TAKEN if name in names()]
-STAND_INS = {  # of PyTorch's headers: what the extension uses of them
+STAND_INS = {  # the parts of PyTorch's headers that the extension uses
     "torch/types.h": """#include <cstddef>
 #include <cstdint>
 namespace torch {
@@ -54,7 +54,7 @@ CUDAStream getCurrentCUDAStream(signed char = -1);
 
 
 def written(name: str, folder: Path, text: str = "") -> Path:
-    """The folder."""
+    """Write the folder."""
     variant = find(name)
     problem = variant.operation.parse(text) if text else small(variant)
     for file, content in standalone(variant, problem, ORIGIN, 90, shared_limit(90), "torch").items():

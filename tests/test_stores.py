@@ -1,4 +1,4 @@
-"""Weights in HDF5, NPZ and safetensors: what is written comes back, and nothing is unpickled."""
+"""Weights in HDF5, NPZ and safetensors: they are read back unchanged, and nothing is unpickled."""
 
 import io
 import pickle
@@ -139,13 +139,13 @@ def test_nothing_is_unpickled(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(content)
         refused(tmp_path / name, words)
     refused(npz(tmp_path / "w.npz", a=objects), words)
-    with zipfile.ZipFile(tmp_path / "w.pt", "w") as archive:  # as PyTorch writes them
+    with zipfile.ZipFile(tmp_path / "w.pt", "w") as archive:  # the format of PyTorch's files
         archive.writestr("w/data.pkl", pickle.dumps(Harmful()))
     refused(tmp_path / "w.pt", words)
 
 
 def test_a_file_cannot_ask_for_any_memory(tmp_path: Path) -> None:
-    """Its headers may say anything."""
+    """The sizes in its headers may be wrong."""
     huge = {"descr": "<f4", "fortran_order": False, "shape": (1 << 40,)}
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, huge)  # type: ignore[arg-type]
@@ -163,7 +163,7 @@ def test_a_file_cannot_ask_for_any_memory(tmp_path: Path) -> None:
 
 
 def test_arrays_in_other_orders_and_types(tmp_path: Path) -> None:
-    """Columns first, halves and bfloats: all of them are numbers of float32."""
+    """Column-major arrays, halves and bfloat16 become float32."""
     weight = np.asfortranarray(np.arange(6, dtype=np.float16).reshape(2, 3))
     np.savez(tmp_path / "w.npz", **{"fc.weight": weight})
     with stores.opened(tmp_path / "w.npz") as store:

@@ -1,4 +1,4 @@
-"""Style and types. One worker checks the types, which takes the longest, while the others run tests."""
+"""Style and types. One worker checks the types, which takes longest, while the others run tests."""
 
 import ast
 import subprocess
@@ -35,7 +35,7 @@ def is_text(value: ast.expr) -> bool:
 
 
 def test_no_text_is_cut_off() -> None:
-    """A string on a line of its own is the rest of a sentence that lacks its parentheses."""
+    """A string on a line of its own is the end of a message whose parentheses are missing."""
     alone = []
     for path in sorted((ROOT / "mini_dnn").rglob("*.py")):
         nodes = list(ast.walk(ast.parse(path.read_bytes())))

@@ -1,4 +1,4 @@
-"""What somebody may have meant: verbs, options, their values, variants, operations, problems, files."""
+"""Suggestions for misspelled verbs, options, values, variants, operations, problems and files."""
 
 from pathlib import Path
 

@@ -47,7 +47,7 @@ def test_garments_lie_inside_the_image(drawn):
 
 
 def test_learnable_but_not_trivial(drawn):
-    """The nearest class mean is far better than chance (0.1) and far from right."""
+    """The nearest class mean is much better than chance (0.1), but far from perfect."""
     images, labels = (drawn[0] / 255.0).reshape(1000, -1), drawn[1]
     means = np.stack([images[:700][labels[:700] == c].mean(axis=0) for c in range(10)])
     distance = ((images[700:, None] - means) ** 2).sum(axis=2)
@@ -55,7 +55,7 @@ def test_learnable_but_not_trivial(drawn):
 
 
 def test_drawings_have_not_changed():
-    """Whoever changes a drawing raises `synthetic.VERSION`, or old caches would be taken for new ones."""
+    """After a change of a drawing, raise `synthetic.VERSION`, or old caches will be used."""
     images, labels = draw(12, 0, "test")
     assert (synthetic.VERSION, labels.tolist()) == (1, LABELS)
     assert np.allclose(images.mean(axis=(1, 2, 3)), MEANS, atol=0.5)

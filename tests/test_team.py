@@ -1,4 +1,4 @@
-"""Several GPUs of one host: which are asked for, the cores next to each, and what happens when one fails."""
+"""Several GPUs of one host: the choice of GPUs, the cores next to each, and failures of one of them."""
 
 import json
 import os
@@ -30,9 +30,12 @@ from mini_dnn.work.children import end_with_parent
 
 @dataclass(frozen=True)
 class Doubling:
-    """Twice each item; items that are names of signals or errors end the process, or fail."""
+    """Doubles each item.
 
-    folder: Path  # an item fails once: what has failed leaves a file there
+    An item that is the name of a signal or of an error ends the process or raises the error.
+    """
+
+    folder: Path  # an item that has failed leaves a file here, so that it fails only once
 
     @contextmanager
     def __call__(self, device: Device) -> Iterator[Work]:
@@ -56,7 +59,10 @@ def emulators(count: int) -> list[Place]:
 
 
 def test_results_come_in_order_and_each_failure_is_named(tmp_path: Path) -> None:
-    """Of three processes one is killed, and the driver of another reports an error. Few items are ahead."""
+    """One of three processes is killed, and the driver of another reports an error.
+
+    Few items are in flight.
+    """
     said: list[str] = []
     items = [0, 1, "killed", 3, 4, 5, "failed", *range(7, 100)]
     count = ahead = 0
@@ -101,7 +107,7 @@ def test_an_item_that_makes_gpus_fail_ends_the_run(tmp_path: Path) -> None:
 
 @pytest.mark.exhaustive
 def test_the_item_that_a_gpu_failed_with_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where the results of two items of one GPU are there at once, in any order."""
+    """This holds even if the results of two items of one GPU arrive at once, in any order."""
     monkeypatch.setattr(team_module, "wait", lambda given, return_when: wait(given))
     said: list[str] = []
     with (
@@ -142,7 +148,7 @@ def test_which_gpus_there_are_not(text: str, says: str, monkeypatch: pytest.Monk
 
 
 def test_cores_next_to_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two GPUs at one socket share its cores, and the third has those of the other socket."""
+    """Two GPUs at one socket share its cores, and the third GPU has those of the other socket."""
     for bus, cores in (("0000:0a:00.0", "0-3,8"), ("0000:0b:00.0", "0-3,8"), ("0000:c1:00.0", "4-7")):
         (tmp_path / bus).mkdir()
         (tmp_path / bus / "local_cpulist").write_text(f"{cores}\n")
@@ -150,7 +156,7 @@ def test_cores_next_to_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(gpus, "_buses", lambda text: ["0000:0A:00.0", "0000:0b:00.0", "0000:C1:00.0", "none"])
     monkeypatch.setattr(
         os, "sched_getaffinity", lambda pid: {0, 1, 2, 3, 4, 5, 6}
-    )  # what this process may use
+    )  # the cores that this process may use
     found = [place.cores for place in places("all", "cuda")]
     assert found == [(0, 1), (2, 3), (4, 5, 6), (0, 1, 2, 3, 4, 5, 6)]
     assert share([(0,), (0,)]) == [(0,), (0,)]
@@ -160,7 +166,7 @@ def test_cores_next_to_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 @dataclass(frozen=True)
 class WithChildren:
-    """Work that other processes do, which end when the work is closed."""
+    """Work that runs in child processes, which end when the work is closed."""
 
     @contextmanager
     def __call__(self, device: Device) -> Iterator[Work]:
@@ -170,7 +176,7 @@ class WithChildren:
 
 @pytest.mark.exhaustive
 def test_the_children_of_a_gpus_process_end_with_it() -> None:
-    """Whether it ends in order or is killed."""
+    """They end whether it exits normally or is killed."""
     with Team(emulators(2), WithChildren(), print) as team:
         assert [done.result for done in team.map([-1, 2, -3, 4])] == [1, 2, 3, 4]
         pids = [*team.pids]
@@ -184,7 +190,7 @@ def test_the_children_of_a_gpus_process_end_with_it() -> None:
 def children_of(pid: int) -> list[int]:
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # it ended meanwhile
+        with suppress(OSError):  # it may have ended by now
             fields = stat.read_text().rpartition(")")[2].split()
             if int(fields[1]) == pid:
                 found.append(int(stat.parent.name))
@@ -192,7 +198,7 @@ def children_of(pid: int) -> list[int]:
 
 
 def is_gone(pid: int) -> bool:
-    """Or dead, and not yet asked for its status."""
+    """Whether a process is gone, or dead and waiting for its parent."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
@@ -201,7 +207,7 @@ def is_gone(pid: int) -> bool:
 
 @pytest.mark.gpu
 def test_two_processes_on_one_gpu(cuda: Device, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Which share its cores, and give the same accuracy as one of their own."""
+    """The two processes share its cores, and give the same accuracy as a single one."""
     found = []
     for more in (["--gpus", "1"], ["--gpus", "0,0"], []):
         words = ["infer", "--data", "synthetic", "--batch", "1000", "--resident", "whole", "--check", *more]

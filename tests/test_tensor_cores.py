@@ -1,4 +1,4 @@
-"""Sums of tensor cores: the emulator against fractions, and an H200 against the emulator, bit for bit."""
+"""Sums of tensor cores: the emulator compared with fractions, and an H200 with the emulator, bit for bit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Place = tuple[int, int, int]  # case, row, column
 
 
 def run(device: Device, i: Instruction, tiles: Tiles) -> np.ndarray:
-    """Bits of d, by one launch."""
+    """Launch once and return the bits of d."""
     a, b, c = tiles
     operands = (cores(a), cores(b.swapaxes(1, 2))) if i.in_cores else (a, b)
     d = np.zeros(c.shape, i.d)
@@ -39,14 +39,14 @@ def drawn(i: Instruction, cases: int) -> tuple[list[str], Tiles]:
 
 
 def expected(i: Instruction, tiles: Tiles, place: Place, rules: Rules | None = None) -> int:
-    """Bits of one element of d, by the rules."""
+    """The bits of one element of d according to the rules."""
     case, row, column = place
     a, b, c = tiles
     return int(i.sum(a[case, row], b[case, :, column], c[case, row, column], rules).view(bits_of(i.d)))
 
 
 def shown(i: Instruction, tiles: Tiles, place: Place) -> str:
-    """What one element of d is made of, in hexadecimal."""
+    """The operands of one element of d, in hexadecimal."""
     case, row, column = place
     a, b, c = tiles
     digits = 2 * a.itemsize
@@ -68,7 +68,7 @@ def test_as_in_fractions(quick_emulator: EmulatorDevice, i: Instruction) -> None
 
 
 def patterns(bits: int, fraction_bits: int, bias: int) -> st.SearchStrategy[int]:
-    """Bits of numbers: anything, and exponents that often meet."""
+    """Bits of arbitrary numbers, and of numbers whose exponents often coincide."""
     exponent = st.one_of(st.integers(bias - 3, bias + 3), st.integers(0, 2 * bias + 1))
     fraction = st.one_of(st.sampled_from([0, 1, 2**fraction_bits - 1]), st.integers(0, 2**fraction_bits - 1))
     return st.builds(
@@ -95,7 +95,7 @@ def test_any_bits(quick_emulator: EmulatorDevice, i: Instruction, data: Any) -> 
 
 
 def test_the_rules_by_hand() -> None:
-    """Cases that are worked out on paper."""
+    """Cases that were computed on paper."""
     mma, tf32, half = (INSTRUCTIONS[NAMES.index(name)] for name in ("mma_k16", "mma_tf32", "wmma_half"))
 
     def total(i: Instruction, a: list[float], b: list[float], c: float) -> float:
@@ -109,7 +109,8 @@ def test_the_rules_by_hand() -> None:
     assert total(mma, [1, -1, -(2.0**-13)], [1, 1, 1.5 * 2.0**-12], 0) == -(2.0**-25)  # toward zero
     # A product of 3.06 counts as one of exponent 0, and not 1: one place more of the others is kept.
     assert total(mma, [1.75, -1.75, 2.0**-12], [1.75, 1.75, 2.0**-13], 0) == 2.0**-25
-    assert total(mma, [1.75] * 16, [2.0**-16] * 16, 2.0**10) == 2.0**10  # each is below a place, all are 14
+    # Each product is below the last place, but all together are 14
+    assert total(mma, [1.75] * 16, [2.0**-16] * 16, 2.0**10) == 2.0**10
     assert total(mma, [60000] * 2, [60000] * 2, 3.4e38) == np.float32(3.4e38)
     assert total(mma, [np.inf], [1], 0) == np.inf
     assert np.isnan(total(mma, [np.inf], [0], 0))
@@ -142,7 +143,7 @@ def report(
     emulated: np.ndarray,
     different: list[Place],
 ) -> str:
-    """What a difference is made of, and which rules the hardware follows instead."""
+    """Describe a difference, and the rules that the hardware follows instead."""
     families = Counter(names[case] for case, _, _ in different)
     digits, each = 2 * hardware.itemsize, CASES * i.m * i.n
     lines = [f"{i}: {len(different)} of {hardware.size} sums differ; by family, of {each}:"]
@@ -156,7 +157,7 @@ def report(
 
 
 def explained(i: Instruction, tiles: Tiles, hardware: np.ndarray, different: list[Place]) -> list[str]:
-    """The rules that come closest to the hardware, where it differs and elsewhere."""
+    """The rules that come closest to the hardware, both at the differences and elsewhere."""
     rng = np.random.default_rng(5)
     some = [different[index] for index in rng.permutation(len(different))[:200]]
     others = places_of(np.stack([rng.integers(0, size, 200) for size in hardware.shape], axis=1))

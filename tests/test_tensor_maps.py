@@ -1,4 +1,4 @@
-"""Copies of boxes against NumPy, on the emulator's twins and on a GPU; what a map may be."""
+"""Copies of boxes compared with NumPy, on the emulator and on a GPU, and the limits of tensor maps."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from mini_dnn.variant import TensorMap
 
 INT = np.int32
 SOURCE = "tensor.cu"
-EXTRA = 1024  # bytes of shared memory, for its alignment
+EXTRA = 1024  # bytes of shared memory, so that it can be aligned
 
 
 @pytest.fixture
@@ -26,14 +26,14 @@ def on_hopper(device: Device) -> Device:
 
 
 def placed(box: tuple[int, ...], itemsize: int, swizzle: int, offset: int) -> np.ndarray:
-    """Where the bytes of a box lie, from its start, which is `offset` bytes past a multiple of 1024."""
+    """The address of each byte of a box, whose start is ``offset`` bytes past a multiple of 1024."""
     address = np.arange(np.prod(box) * itemsize) + offset
     mask = {0: 0, 32: 0x10, 64: 0x30, 128: 0x70}[swizzle]
     return (address ^ (address >> 3 & mask)) - offset
 
 
 def window(x: np.ndarray, at: tuple[int, ...], box: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of a box's elements in x, cut to it, and which of them are inside; `at` innermost first."""
+    """Indices of a box's elements, clipped to x, and which are inside; ``at`` is innermost first."""
     grids = np.meshgrid(
         *(np.arange(n) + first for n, first in zip(box, at[::-1], strict=True)), indexing="ij"
     )
@@ -44,7 +44,7 @@ def window(x: np.ndarray, at: tuple[int, ...], box: tuple[int, ...]) -> tuple[np
 BOXES = [
     ("float16", (40, 136), (16, 64), 128, (64, 8)),
     ("float16", (40, 136), (16, 64), 128, (128, 30)),
-    ("float16", (40, 136), (16, 64), 128, (136, 0)),  # nothing of it is inside
+    ("float16", (40, 136), (16, 64), 128, (136, 0)),  # all of it is outside
     ("float16", (40, 136), (5, 64), 128, (16, 1)),
     ("float16", (40, 136), (16, 32), 64, (8, 3)),
     ("float16", (40, 136), (16, 16), 32, (128, 1)),
@@ -54,7 +54,7 @@ BOXES = [
     ("float16", (3, 10, 72), (2, 4, 64), 128, (40, 8, 1)),
     ("float32", (4, 5, 8), (3, 5, 8), 32, (4, 1, 2)),
 ]
-NEGATIVE = [  # for loads alone
+NEGATIVE = [  # for loads only
     ("float16", (40, 136), (16, 64), 128, (-8, -5)),
     ("float16", (40, 136), (16, 64), 0, (-72, 30)),
     ("float32", (4, 5, 8), (3, 5, 8), 32, (-4, -1, -1)),
@@ -132,7 +132,7 @@ def test_store(
 
 
 def test_a_part_of_a_buffer_with_other_strides(on_hopper: Device, rng: np.random.Generator) -> None:
-    """Every second row, and columns that end before the rows do."""
+    """Every second row, with columns that end before the rows do."""
     x = rng.integers(1, 2**15, (12, 64)).astype(np.uint16)
     image = np.zeros((8, 8), np.uint16)
     tensor_map = TensorMap("x", (8, 8), (6, 61), (128,), swizzle=0, dtype="bfloat16")

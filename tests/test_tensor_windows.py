@@ -1,4 +1,4 @@
-"""Copies of pixels that windows see against NumPy, on the emulator's twin and on a GPU; odd maps."""
+"""Copies of pixels for windows compared with NumPy, on the emulator and on a GPU; odd maps."""
 
 from itertools import product
 
@@ -18,8 +18,8 @@ CASES = [
     ((2, 5, 7, 64), (3, 1, 1), (16, 64), 0),
     ((3, 8, 8, 128), (3, 2, 1), (64, 64), 64),
     ((2, 7, 7, 64), (3, 2, 1), (40, 64), 0),
-    ((1, 9, 6, 72), (1, 2, 0), (24, 64), 64),  # the last channels are not there
-    ((1, 7, 7, 64), (3, 1, 1), (64, 64), 0),  # nor are the last windows
+    ((1, 9, 6, 72), (1, 2, 0), (24, 64), 64),  # the last channels do not exist
+    ((1, 7, 7, 64), (3, 1, 1), (64, 64), 0),  # the last windows do not exist, either
     ((2, 6, 5, 32), (5, 3, 2), (8, 32), 0),
     ((2, 4, 4, 16), (3, 1, 0), (6, 16), 0),
     ((1, 3, 2, 8), (2, 1, 1), (300, 8), 0),
@@ -29,7 +29,7 @@ CASES = [
 def seen(
     x: np.ndarray, windows: tuple[int, int, int], box: tuple[int, int], c: int, at: tuple[int, int, int, int]
 ) -> np.ndarray:
-    """What a copy brings from window at[0] on, at the place (r, s) = at[1:] of each."""
+    """The result of a copy from window at[0] on, at the place (r, s) = at[1:] of each window."""
     n, h, w, _ = x.shape
     size, stride, padding = windows
     rows, columns = ((side + 2 * padding - size) // stride + 1 for side in (h, w))

@@ -86,7 +86,7 @@ class TestShow:
     def test_expands_every_variant(self, name: str, at: str, problem: Any) -> None:
         variant = find(name)
         lines = expand(variant, problem, at, SM_90_BYTES).splitlines()
-        solver = variant.solver(problem)  # whose kernel it is
+        solver = variant.solver(problem)  # the variant that has the kernel
         assert lines[0] == f"// {solver.name} for {at}: {problem}"
         plan = planned(solver, problem)
         for define, value in plan.defines.items():
@@ -144,7 +144,7 @@ class TestShow:
         assert build_cubin(source, {}, "sm_80")[:4] == b"\x7fELF"
 
     def with_headers(self, folder: Path) -> Variant:
-        """A variant with two headers, one of which includes the other and is included twice."""
+        """A variant with two headers. One of them includes the other, which is included twice."""
         (folder / "kernel.cu").write_text(
             '#include "add.h"\n  #  include "shared/once.h"\n#include "cuda_fp16.h"\n'
             'extern "C" __global__ void k(const float* x, const float* w, float* y) { *y = add(*x, ONE); }\n'
@@ -177,7 +177,7 @@ class TestShow:
     def test_each_branch_has_the_files_that_it_includes(
         self, tmp_path: Path, emulator: Device, chosen: int
     ) -> None:
-        """A file to be included once, by both branches of a condition and after it."""
+        """A file with an include guard is included by both branches of a condition and after it."""
         variant = self.with_headers(tmp_path)
         text = (tmp_path / "kernel.cu").read_text()
         includes, kernel = text[: text.index("extern")], text[text.index("extern") :]

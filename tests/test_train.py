@@ -1,4 +1,4 @@
-"""Training on a few drawn garments: it learns, it resumes bit for bit, it loses nothing."""
+"""Training on a few drawn garments: the network learns, resumes bit for bit, and loses nothing."""
 
 import os
 from pathlib import Path
@@ -65,7 +65,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_does_not(uninterrupted: T
     assert bits(other.network) != bits(uninterrupted.network)
 
 
-@pytest.mark.parametrize("batches", [4, 8])  # in the second epoch, in the third
+@pytest.mark.parametrize("batches", [4, 8])  # in the second epoch; in the third
 def test_a_resumed_training_ends_with_the_same_bits(
     uninterrupted: Trainer, tmp_path: Path, batches: int
 ) -> None:
@@ -158,7 +158,7 @@ def test_settings_without_sense_are_refused(wrong: dict[str, float]) -> None:
 
 @pytest.fixture
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Words of a command line that trains on the few images, in a folder of its own."""
+    """A command line that trains on the few images, in its own folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(datasets, "load", lambda name, split, *_: TRAIN if split == "train" else TEST)
     return ["train", "--data", "synthetic", "--epochs", "3", "--batch", "16", "--rate", "3e-3", "--seed", "5"]
@@ -179,7 +179,7 @@ def test_the_verb_writes_weights_that_say_how_they_were_made(
     assert bits(network) == bits(uninterrupted.network)
     assert info.command == "python run.py train --data synthetic --epochs 3 --batch 16 --rate 0.003 --seed 5"
     assert info.seed == 5
-    assert info.accuracies == {}  # there are but 30 test images
+    assert info.accuracies == {}  # there are only 30 test images
     assert not CHECKPOINT.exists()
     out = capsys.readouterr().out
     assert "epoch  3 of 3: loss " in out
@@ -279,7 +279,7 @@ def test_a_second_training_to_the_same_files_is_refused(
     assert all("another training is writing" in said for said in seen)
     assert len(seen) == 3
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "w.h5"]
-    assert main(words_of(tmp_path, "--force")) == 0  # and afterwards it is free again
+    assert main(words_of(tmp_path, "--force")) == 0  # and then it is not locked any more
 
 
 @pytest.mark.parametrize("which", ["--out", "--checkpoint"])

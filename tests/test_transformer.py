@@ -1,4 +1,4 @@
-"""Layers of a transformer against their definitions, and their gradients against central differences."""
+"""Layers of a transformer: their definitions, and gradients against central differences."""
 
 from math import erf, pi, sqrt, tanh
 
@@ -19,7 +19,7 @@ def rng() -> np.random.Generator:
 
 
 def branch() -> Residual:
-    """As in a block, with a norm that is not as it starts."""
+    """A residual branch as in a block, with a norm that is not the identity."""
     norm = LayerNorm(4, np.float64)
     norm.weight.value[:], norm.bias.value[:] = (1.5, 0.5, -1, 2), (0.1, 0, -0.3, 1)
     up, down = (Linear(*sizes, rng(), np.float64, gain=1) for sizes in ((4, 6), (6, 4)))
@@ -138,13 +138,13 @@ def test_the_attention_of_a_layer_can_run_elsewhere() -> None:
     np.testing.assert_array_equal(layer.forward(x), right)
     assert seen == [((2, 5, 3, 2, 3), 1 / sqrt(3))]
     layer.forward(x, training=True)
-    assert len(seen) == 1  # the backward pass needs more than its output
+    assert len(seen) == 1  # the backward pass needs more than the output
 
 
 def test_positions_and_the_class_token() -> None:
     layer = Positions(10, 8, rng(), np.float64)
     y = layer.forward(np.zeros((1, 9, 8)))
-    assert len(np.unique(y[0, 1:].round(6), axis=0)) == 9  # each patch has another
+    assert len(np.unique(y[0, 1:].round(6), axis=0)) == 9  # each patch has a different position
     row, column = y[0, 1:].reshape(3, 3, 2, 4).swapaxes(0, 2)
     assert (np.ptp(row, axis=0) == 0).all()
     assert (np.ptp(column, axis=1) == 0).all()
@@ -164,7 +164,7 @@ def test_a_layer_made_of_layers_has_their_parameters() -> None:
 
 
 def test_a_residual_branch_of_a_view_leaves_its_input_alone() -> None:
-    """Flatten gives x itself here; what comes after it must not write there."""
+    """Flatten returns x itself here, so the next layer must not write to it."""
     x = rng().standard_normal((2, 4))
     before = x.copy()
     layer = Residual({"flat": Flatten(), "gelu": GELU()})

@@ -1,4 +1,4 @@
-"""Files and streams that are not what they should be: nobody waits, fills the memory, or sees a traceback."""
+"""Files and streams of the wrong kind cause neither waiting, nor full memory, nor a traceback."""
 
 import json
 import os
@@ -33,7 +33,7 @@ RECIPE = {"source": "a.gz md5:1"}
 
 
 def odd_files(folder: Path) -> list[Path]:
-    """A pipe that nobody writes to, a device that never ends, a link to one, a folder."""
+    """A pipe without a writer, a device that never ends, a link to one, and a folder."""
     os.mkfifo(folder / "pipe")
     (folder / "link").symlink_to("/dev/zero")
     (folder / "folder").mkdir()
@@ -62,7 +62,7 @@ def test_no_reader_waits_for_a_pipe_or_reads_a_device(tmp_path: Path) -> None:
 def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "large"
     with path.open("wb") as file:
-        file.truncate(1 << 40)  # a file of holes
+        file.truncate(1 << 40)  # a sparse file
     with pytest.raises(OSError, match=r"1,099,511,627,776 bytes; the limit is 100"):
         read_regular(path, 100)
     with pytest.raises(WeightsError, match=r"1,099,511,627,776 bytes; the limit .*is [\d,]+"):
@@ -70,7 +70,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
 
 
 def network_file(path: Path, change: Callable[[h5py.File], None]) -> None:
-    """Weights that are right in all but what is changed, checksum and attributes included."""
+    """A file of weights that is valid, including checksum and attributes, except for one change."""
     network = lenet.build(np.random.default_rng(1))
     save(path, network, Info("synthetic", {}, 0, "made up"))
     with h5py.File(path, "r+") as file:
@@ -147,7 +147,7 @@ def test_weights_are_plain_arrays_of_the_file(
 
 
 def test_a_small_cache_does_not_become_gigabytes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Its checksum is right, as whoever makes such a file can compute it."""
+    """Its checksum is right, because whoever makes such a file can compute it."""
     count = 500_000  # 3.7 GB
     for at, how in enumerate([{}, {"compression": "gzip", "chunks": (1000, 1, 86, 86)}]):
         path = tmp_path / f"{at}.h5"
@@ -210,7 +210,7 @@ def test_standard_streams_may_be_closed_or_full(redirection: str, status: int, s
 
 
 def test_a_file_does_not_take_the_place_of_a_closed_stream(tmp_path: Path) -> None:
-    """Kernels print to number 1, whatever it is."""
+    """Kernels print to file descriptor 1, whatever it is."""
     code = f"""
 import json, os, sys
 from mini_dnn.cli import main
@@ -260,7 +260,7 @@ def test_memory_is_known_without_proc(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 
 def mutations(whole: bytes, count: int) -> Iterator[bytes]:
-    """The bytes with some of them changed, lost, doubled, or cut off."""
+    """The bytes with some of them changed, removed, doubled, or truncated."""
     rng = random.Random(count)
     for _ in range(count):
         at, length = rng.randrange(len(whole)), rng.choice([1, 1, 1, 4, 8, 100, 4096])
@@ -269,7 +269,7 @@ def mutations(whole: bytes, count: int) -> Iterator[bytes]:
 
 
 def within(nbytes: int, work: Callable[[], Any]) -> Any:
-    """What some work gives, which takes at most so much memory."""
+    """The result of ``work``, which may allocate at most ``nbytes``."""
     tracemalloc.reset_peak()
     before = tracemalloc.get_traced_memory()[0]
     found = work()
@@ -278,7 +278,7 @@ def within(nbytes: int, work: Callable[[], Any]) -> Any:
 
 
 def traced_at_first(contents: Iterator[bytes]) -> Iterator[bytes]:
-    """The contents, of which the first have their memory counted, which is slow."""
+    """The contents; the memory that the first ones use is traced, which is slow."""
     tracemalloc.start()
     for at, content in enumerate(contents):
         if at == TRACED:

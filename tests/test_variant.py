@@ -1,4 +1,4 @@
-"""Variants are found by their folders, and broken ones say what is broken."""
+"""Variants are found by their folders, and messages about broken variants say what is wrong."""
 
 import subprocess
 import sys
@@ -59,7 +59,7 @@ def test_a_folder_outside_the_repository(tmp_path: Path, file: str) -> None:
 
 
 def test_a_byte_order_mark_is_no_code(tmp_path: Path) -> None:
-    """Editors of Windows write one, and Python takes it."""
+    """Editors on Windows write one, and Python accepts it."""
     folder = write(tmp_path / "mine")
     (folder / "variant.py").write_text(MINIMAL, encoding="utf-8-sig", newline="\r\n")
     assert find(folder).idea == "mine"
@@ -93,7 +93,7 @@ def test_a_dataclass_in_a_variant(tmp_path: Path) -> None:
     ],
 )
 def test_what_files_of_before_import(tmp_path: Path, line: str, names: str) -> None:
-    """In a process of its own, into which no other file has brought anything."""
+    """The test uses a new process, into which no other file has imported anything."""
     text = f"{line}\n{MINIMAL}IMPORTED = [{names.replace(' ', ', ')}]\n"
     folder = write(tmp_path / "mine", text)
     code = (
@@ -120,7 +120,7 @@ def test_unknown_name_lists_all() -> None:
 
 
 def test_a_copy_without_the_final_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a course may hand it out."""
+    """A course may distribute such a copy."""
     (tmp_path / "milestones/m1").mkdir(parents=True)
     write(tmp_path / "milestones/m1/direct", MINIMAL)
     monkeypatch.setattr("mini_dnn.variant.folders.ROOT", tmp_path)

@@ -1,4 +1,4 @@
-"""Reports of Compute Sanitizer, as its manual and releases show them, in the words of the emulator."""
+"""Reports of Compute Sanitizer as in its manual and releases, in checked mode's words."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ WHO = "by thread (1,0,0) in block (0,0,0)"
 
 
 def message(headline: str, *details: str) -> str:
-    """One message, in the form of the tool."""
+    """One message in the tool's format."""
     lines = [f"========= {headline}", *(f"=========     {text}" for text in details), "========="]
     return "\n".join(lines) + "\n"
 
@@ -97,7 +97,7 @@ def test_race_once_with_both_threads() -> None:
 
 
 def test_race_of_one_line_with_itself() -> None:
-    """An analysis alone, as ``--print-limit`` may leave."""
+    """With ``--print-limit`` the report may contain only the summary."""
     write = f"Write access at gemm+0x10 in kernel.cu:{FILL}"
     finding = one(message(f"Warning: Race reported between {write}", f"and {write} [8 hazards]"))
     assert "one thread writes and another writes the same element of shared array w_tile" in finding.what
@@ -121,7 +121,7 @@ def test_divergence() -> None:
 
 
 def test_a_line_in_a_header_of_cuda() -> None:
-    """The device's frames lead to the kernel's own line."""
+    """The call frames lead to the line in the kernel file."""
     details = (
         "at __syncwarp(unsigned int)+0xe0 in sm_30_intrinsics.hpp:110",
         WHO,

@@ -1,4 +1,4 @@
-"""Large outputs are compared in a part and audited as a whole."""
+"""Large outputs are compared in part and audited as a whole."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ each = pytest.mark.parametrize("problem", PROBLEMS, ids=str)
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that these problems are large ones: a sixteenth of a batch's rows is compared."""
+    """Lower the limits, so that these problems are large: a sixteenth of the rows is compared."""
     monkeypatch.setattr("mini_dnn.running.verify.MOST_FLOPS", 1e6)
 
 
@@ -78,7 +78,7 @@ def test_one_wrong_element_is_found_wherever_it_is(problem: GemmShape) -> None:
 def test_a_part_of_the_batch_and_a_part_of_its_rows() -> None:
     problem = GemmShape(80, 90, 100, batch=40)
     arrays, outputs = solved(problem)
-    outputs["c"][3] = 0  # not among those that are compared
+    outputs["c"][3] = 0  # not one of the compared rows
     assert verify(OPERATION, problem, arrays, outputs, "fp32", entries=4).ok
     outputs["c"][38, 79, 5] += 1
     result = verify(OPERATION, problem, arrays, outputs, "fp32", entries=4)

@@ -1,4 +1,4 @@
-"""Vision transformers of any size: shapes, training in parts, and the weights that are shipped."""
+"""Vision transformers of any size: shapes, training in parts, and the shipped weights."""
 
 import re
 from dataclasses import replace
@@ -70,7 +70,7 @@ def test_shapes_of_the_presets() -> None:
     assert (PRESETS["fashion-mnist"].tokens, PRESETS["fashion-mnist"].head_width) == (50, 32)
     network = build(PRESETS["tiny-224"], rng())
     count = sum(parameter.value.size for parameter in network.parameters().values())
-    assert count == 5_717_416  # of DeiT-tiny, with 1,000 classes
+    assert count == 5_717_416  # DeiT-tiny with 1,000 classes
     assert {parameter.value.dtype for parameter in network.parameters().values()} == {np.dtype(np.float32)}
 
 
@@ -93,7 +93,7 @@ def test_the_page_has_the_presets_sizes() -> None:
     found = {}
     for names, cells in rows:
         if cells.count("|") < 5:
-            continue  # of the table of layers
+            continue  # the header of the table of layers
         _, patch, width, depth, heads, tokens = (cell.strip() for cell in cells.split("|"))
         counts = tokens.replace("1,025", "1025").split(", ")
         for name, count in zip(re.findall("`([^`]+)`", names), counts, strict=False):
@@ -118,7 +118,7 @@ def test_names_of_parameters_and_layers() -> None:
 
 
 def test_gradients_in_parts_are_those_of_the_whole() -> None:
-    """To a rounding; and the same bits from any number of processes."""
+    """They agree up to rounding, and any number of processes gives the same bits."""
     x, labels = rng().standard_normal((7, 2, 8, 8)), np.array([0, 1, 2, 0, 1, 2, 0])
     whole, *others = (logits(build(SMALL, rng(), np.float64)) for _ in range(3))
     losses = [both_ways(whole, x, labels, 7)]
@@ -140,7 +140,7 @@ def test_gradients_in_parts_are_those_of_the_whole() -> None:
 def test_a_worker_that_ends_is_told_of() -> None:
     network = logits(build(SMALL, rng()))
     with Workers(network, 2, 2, 1) as workers:
-        workers._pipes[0].send(("step", "nonsense"))  # its error ends it
+        workers._pipes[0].send(("step", "nonsense"))  # an error ends the worker
         with pytest.raises(MiniDnnError, match="a process of the training ended unexpectedly"):
             workers.step(np.zeros((2, 2, 8, 8), np.float32), np.zeros(2, np.uint8))
 
@@ -210,7 +210,7 @@ def test_a_network_says_which_data_it_takes() -> None:
 
 
 def test_weights_in_halves_fill_the_network(tmp_path: Path) -> None:
-    """A file may be half as large."""
+    """Such a file is half as large."""
     network, other = (build(SMALL, np.random.default_rng(seed)) for seed in (1, 2))
     for parameter in network.parameters().values():
         parameter.value = parameter.value.astype(np.float16)

@@ -1,4 +1,4 @@
-"""benchmarks/vit.py: what it says of its figures, and its part that needs no PyTorch."""
+"""benchmarks/vit.py: its explanations of the figures, and the part that needs no PyTorch."""
 
 from pathlib import Path
 from typing import Any
@@ -64,7 +64,7 @@ def test_each_kind_of_step_is_measured_behind_a_whole_pass(
 def test_rows_are_written_so_that_the_report_can_read_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also those whose scores are no numbers."""
+    """This includes rows with NaN scores."""
     monkeypatch.setattr(whole_networks, "REST_S", 0.0)
     errors = {"networks/vit/fused": 1e-3, "PyTorch eager": float("nan")}
     candidates = [whole_networks.Candidate(name, lambda count: 50.0, lambda: np.zeros(1)) for name in errors]

@@ -1,4 +1,4 @@
-"""Vision transformers as operations: their problems, networks that stay on a device, and `run.py`."""
+"""Vision transformers as operations: problems, networks that stay on a device, and `run.py`."""
 
 import re
 from dataclasses import replace
@@ -72,7 +72,7 @@ def test_mistakes_lie_outside_of_the_bound() -> None:
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_one_that_stays_on_a_device(name: str, emulator: Device) -> None:
-    """Batches of other sizes than it was opened for, of one and of more."""
+    """Batches of other sizes than it was opened for, of one image and of more."""
     arrays = dict(VIT.inputs(PROBLEM, 0))
     images = arrays.pop("images")
     variant = find(name)
@@ -86,7 +86,7 @@ def test_one_that_stays_on_a_device(name: str, emulator: Device) -> None:
 
 
 def test_launches_of_the_fused_one() -> None:
-    """Five a block; only class tokens go on behind the last attention."""
+    """There are five per block. Behind the last attention only the class tokens are computed."""
     planned = find("networks/vit/fused").planned(replace(PROBLEM, depth=3), BYTES)
     words = [
         step.code.source.parent.parent.name if step.code else step.kernel
@@ -104,7 +104,7 @@ def test_launches_of_the_fused_one() -> None:
 
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Weights of a small network, which stands for the transformer."""
+    """Weights of a small network in the place of the transformer."""
     images, labels = draw(20, split="test")
     small = ImageSet("synthetic", "test", images[:, :, ::3, ::3][:, :, :28, :28].copy(), labels, "drawn", "")
     monkeypatch.setattr("mini_dnn.datasets.load", lambda *_: small)

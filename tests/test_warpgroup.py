@@ -1,4 +1,4 @@
-"""Products of a warpgroup from shared memory, swizzled and not, on the emulator's twins and on a GPU."""
+"""Products of a warpgroup from shared memory, swizzled and not, on the emulator and on a GPU."""
 
 from dataclasses import dataclass
 
@@ -36,7 +36,7 @@ SMALL = defined(64, "Half", False, False)
 
 
 def bits(x: np.ndarray, kind: str) -> np.ndarray:
-    """Small whole numbers as bits of halves, or as the upper half of floats."""
+    """Small whole numbers as bits of halves, or as the upper halves of floats."""
     if kind == "Half":
         return x.astype(np.float16).view(np.uint16)
     return (x.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
@@ -44,12 +44,12 @@ def bits(x: np.ndarray, kind: str) -> np.ndarray:
 
 @dataclass
 class Layout:
-    """How an operand (rows, K) lies in memory: what a descriptor says, and how far its next 16 k are."""
+    """The layout of an operand (rows, K) in memory: its descriptor, and the distance to the next 16 k."""
 
     rows: int
     transposed: bool
     plain: bool = False  # core matrices without swizzle
-    apart: bool = False  # the other one of two distances is the smaller one
+    apart: bool = False  # the two distances are exchanged, so that the other one is smaller
 
     @property
     def leading(self) -> int:
@@ -73,11 +73,11 @@ class Layout:
 
     @property
     def warpgroup(self) -> int:
-        """From 64 rows to the next."""
+        """The distance from 64 rows to the next 64."""
         return self.leading if self.transposed else 8 * self.stride
 
     def offsets(self) -> np.ndarray:
-        """Where each element lies, in bytes, (rows, K)."""
+        """The address of each element, in bytes, (rows, K)."""
         row, k = np.mgrid[: self.rows, :K]
         if self.plain:
             return k // 8 * self.leading + row // 8 * self.stride + row % 8 * 16 + k % 8 * 2

@@ -1,4 +1,4 @@
-"""The flag --watch: a verdict after each change of a kernel, until Ctrl-C."""
+"""The option --watch: a verdict after each change of a kernel, until Ctrl-C."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ from mini_dnn.variant.scaffold import create
 
 
 def change(folder: Path, kernel: str) -> None:
-    """Write a kernel at once, so that it is seen once."""
+    """Replace a kernel atomically, so that one change is noticed."""
     (folder / ".new").write_text(kernel)
     (folder / ".new").replace(folder / "kernel.cu")
 
@@ -34,7 +34,7 @@ def test_checks_again_after_each_change(tmp_path: Path) -> None:
     ]
     said = tmp_path / "said.txt"
 
-    def restore() -> None:  # whoever starts the tests may have it ignored
+    def restore() -> None:  # the tests may have been started with the signal ignored
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
     with said.open("w") as out:

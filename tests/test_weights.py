@@ -1,4 +1,4 @@
-"""Weights files: what is saved comes back bit for bit, and no damaged file is ever taken for good."""
+"""Weights files: saved numbers are read back bit for bit, and no damaged file is accepted."""
 
 import os
 from dataclasses import replace
@@ -25,7 +25,7 @@ def lenet_of(seed: int) -> Network:
 
 
 def small(seed: int, dtype: type = np.float32) -> Network:
-    """A network of a few numbers, so that every byte of its file can be damaged in turn."""
+    """A network with few numbers, so that each byte of its file can be damaged in turn."""
     return Network(
         {"flat": Flatten(), "fc": Linear(3, 2, np.random.default_rng(seed), dtype), "p": Softmax()}
     )
@@ -37,13 +37,13 @@ def bits(network: Network) -> dict[str, bytes]:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A good file of LeNet from seed 1."""
+    """A valid file of LeNet from seed 1."""
     save(tmp_path / "w.h5", lenet_of(1), INFO)
     return tmp_path / "w.h5"
 
 
 def refused(path: Path, message: str) -> None:
-    """Loading says why not and what next, and leaves the network as it was."""
+    """Loading reports the reason and the next step, and does not change the network."""
     network = lenet_of(2)
     with pytest.raises(WeightsError, match=message) as caught:
         load(path, network)

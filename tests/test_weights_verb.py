@@ -1,4 +1,4 @@
-"""State dicts of torchvision and timm: what is converted, what is refused by name, and what is downloaded."""
+"""State dicts of torchvision and timm: conversion, messages that name the wrong array, and downloads."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -25,7 +25,7 @@ Arrays = dict[str, np.ndarray]
 
 
 def state() -> Arrays:
-    """As `torch.nn.Module.state_dict` has it, with counters of batches."""
+    """A state dict in the format of `torch.nn.Module.state_dict`, with counters of batches."""
     random = np.random.default_rng(3)
     found: Arrays = {}
     for name, shape in SIZES.shapes.items():
@@ -233,7 +233,7 @@ def test_force_replaces_what_is_there(source: Path) -> None:
 
 
 def test_our_own_files_keep_what_they_say(source: Path) -> None:
-    """A conversion between kinds of files, and back."""
+    """A conversion to another kind of file and back."""
     assert convert(source, "a.h5", "--data", "mine") == 0
     folder = source.parent
     for old, new in (("a.h5", "b.npz"), ("b.npz", "c.safetensors"), ("c.safetensors", "d.h5")):
@@ -245,7 +245,7 @@ def test_our_own_files_keep_what_they_say(source: Path) -> None:
 
 
 def test_a_description_of_another_network_is_refused(source: Path) -> None:
-    """Weights say what they are of, and their arrays must be those."""
+    """The description of the network must match the arrays."""
     assert convert(source) == 0
     file = source.parent / "out.h5"
     network, info = MODELS["resnet18"].read(file)
@@ -275,7 +275,7 @@ def test_published_weights_are_fetched_and_converted(
     assert info["dataset"] == "imagenet"
     assert "centre" not in str(info["preprocessing"])
     assert "224×224" in str(info["preprocessing"])
-    assert "1,000" not in capsys.readouterr().out  # these are not ImageNet's
+    assert "1,000" not in capsys.readouterr().out  # the number of ImageNet's classes does not apply here
 
 
 def test_without_a_network_it_says_what_to_do(

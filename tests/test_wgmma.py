@@ -1,4 +1,4 @@
-"""Products of a warpgroup against NumPy's statement of the PTX ISA, on the emulator's twins and on a GPU."""
+"""Products of a warpgroup compared with the PTX ISA's definition in NumPy, on the emulator and on a GPU."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -38,7 +38,7 @@ def checked() -> Iterator[Kernels]:
 
 
 def matrix_at(memory: np.ndarray, start: int, leading: int, stride: int, n: int) -> np.ndarray:
-    """B (16, n) of core matrices that lie in the memory of halves, distances in bytes."""
+    """B (16, n) from core matrices in a memory of halves. Distances are in bytes."""
     k, column = np.mgrid[:16, :n]
     return memory[(start + k // 8 * leading + column // 8 * stride + column % 8 * 16 + k % 8 * 2) // 2]
 
@@ -48,9 +48,9 @@ def halves(rng: np.random.Generator, *shape: int) -> np.ndarray:
 
 
 def assert_sums(d: np.ndarray, exact: np.ndarray) -> None:
-    """Up to fp32 sums of some hundred terms about 1, which a tensor core may cut off."""
+    """Equal up to the error of fp32 sums of some hundred terms near 1 that may be truncated."""
     np.testing.assert_allclose(d, of_d(exact), rtol=0, atol=5e-4)
-    assert np.abs(of_d(exact)).max() > 1  # and not zeros
+    assert np.abs(of_d(exact)).max() > 1  # not all zeros
 
 
 @pytest.mark.parametrize("n", [24, 48, 72])
@@ -98,7 +98,7 @@ def test_there_on_its_architecture_alone(arch: str) -> None:
 
 
 def test_nothing_happens_before_the_wait(twins: Kernels, rng: np.random.Generator) -> None:
-    """The sums are as they were, and b is what it is at the wait."""
+    """The sums are unchanged until the wait, and the product uses b as it is at the wait."""
     a = halves(rng, 64, 16)
     early, late = np.zeros((2, 12, 128), np.float32)
     twins("too_early", (1,), (128,), of_a(a), early, late)

@@ -1,4 +1,4 @@
-"""Lists of items on workers of this machine: each result once, whoever dies meanwhile."""
+"""Lists of items on local workers: each result is computed once, even if workers are killed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def work(folder: Path, values: list[Any], kind: str = "logged", **fields: Any) -
 
 
 def logged(folder: Path) -> Counter[str]:
-    """How often each value was computed."""
+    """The number of times that each value was computed."""
     file = folder / "log"
     return Counter(file.read_text().split()) if file.exists() else Counter()
 
@@ -159,7 +159,10 @@ def test_the_digest_is_of_content_and_names(tmp_path: Path) -> None:
 
 @pytest.mark.exhaustive
 def test_workers_that_are_killed_at_random_lose_nothing(tmp_path: Path) -> None:
-    """Fifty times: `benchmarks/scale_kills.py`. Where killing is slow, all items may be done before."""
+    """`benchmarks/scale_kills.py` repeats this fifty times.
+
+    If killing is slow, all items may be done before.
+    """
     found = killed(tmp_path, 6)
     assert found["kills"] > 0
     assert 0 < found["results_before_the_last_run"] <= found["items"]

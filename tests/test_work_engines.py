@@ -1,4 +1,4 @@
-"""Real engines on this machine's loopback: Slurm, Dask and MPI. Everything that is started is ended."""
+"""Real engines on the loopback interface: Slurm, Dask and MPI. Everything that is started is stopped."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from mini_dnn.work import Profile, Work, find_engine, read_profile, run_items, s
 from mini_dnn.work.run import Found
 
 pytestmark = [pytest.mark.engines, pytest.mark.exhaustive]
-ONE_EACH = Profile(jobs_at_once=4, cpus=1, memory_gb=1, item_seconds=3600)  # a job an item
+ONE_EACH = Profile(jobs_at_once=4, cpus=1, memory_gb=1, item_seconds=3600)  # one job per item
 MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_btl": "self,vader"}
 
 
@@ -50,7 +50,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[scale_slurm.Sl
 
 
 class Background:
-    """A run in a thread."""
+    """A run in a background thread."""
 
     def __init__(self, todo: Work, folder: Path, profile: Profile = ONE_EACH) -> None:
         self.found: list[Found] = []
@@ -66,7 +66,7 @@ class Background:
 
 
 def waiting(folder: Path, values: list[int]) -> Work:
-    """Items that end when there is a file ``go``."""
+    """Items that end as soon as a file ``go`` exists."""
     return work(folder, values, common={"wait": str(folder / "go")})
 
 
@@ -75,9 +75,9 @@ def begun(folder: Path) -> int:
 
 
 def jobs_of(folder: Path, item: str) -> set[str]:
-    """Jobs that have or had an item, as far as the run has noted them.
+    """Jobs that have or had an item, as far as the run has recorded them.
 
-    A job can begin before the run has noted its id, and when one ends, its chunk gives way to a new one.
+    A job may begin before its id is recorded, and after its end a new chunk may replace its chunk.
     """
     try:
         chunks = {file.stem for file in (folder / "jobs/chunks").glob("*.json") if item in file.read_text()}
@@ -88,7 +88,7 @@ def jobs_of(folder: Path, item: str) -> set[str]:
 
 
 def one_job_of(cluster: scale_slurm.Slurm, folder: Path, item: str) -> str:
-    """The job that has an item, once both items are under way."""
+    """The job that has an item, once both items are being computed."""
     wait_until(lambda: begun(folder) == 2 and len(jobs_of(folder, item)) == 1, cluster.told)
     return jobs_of(folder, item).pop()
 
@@ -170,7 +170,8 @@ def test_mpi_loses_a_rank_and_goes_on_with_the_same_command(tmp_path: Path) -> N
         pytest.skip("no mpiexec: apt-get install openmpi-bin")
     words = program(tmp_path, 40, 0.02, "mpi")
     told = mpi(*words)
-    assert "python -m mpi4py.futures" in told.stdout, told.stderr  # or they would do the work three times
+    # Otherwise they would do the work three times
+    assert "python -m mpi4py.futures" in told.stdout, told.stderr
     words[1:1] = ["-m", "mpi4py.futures"]
     threading.Thread(target=kill_a_rank, args=(tmp_path,), daemon=True).start()
     assert mpi(*words).returncode != 0

@@ -1,4 +1,4 @@
-"""The work log: what verbs append, what the reader makes of damage, and the page."""
+"""The work log: entries of the verbs, damaged files, and the page."""
 
 import json
 import re
@@ -65,7 +65,7 @@ def test_verbs_append_what_was_tried(log: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_what_an_exercise_asks_is_no_answer(log: Path, tmp_path: Path) -> None:
-    """Its question about the gain, and the words that stand for the idea."""
+    """The exercise's question about the gain, and the placeholder for the idea, do not count."""
     folder = create(str(tmp_path / "mine"), find("m1"), exercise.make)
     code = 'extern "C"'
     asked = (folder / "kernel.cu").read_text().partition(code)[0]
@@ -130,7 +130,7 @@ def test_no_other_verb_takes_a_log_for_its_own_output(log: Path) -> None:
 def test_a_damaged_line_costs_that_line_alone(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     append(log, entry())
     whole = log.read_bytes()
-    log.write_bytes(whole + whole[:50])  # a machine that went down meanwhile
+    log.write_bytes(whole + whole[:50])  # as after a crash of the machine
     append(log, entry("m1/tiled_direct"))
     with log.open("a") as file:
         file.write(json.dumps({"work_log": 1, "entry": {"verb": "run"}}) + "\nnot JSON\n")

@@ -1,4 +1,4 @@
-"""Slurm as an executor, with stand-ins for its commands; `test_work_engines` has a real one."""
+"""Slurm as an executor, with stand-ins for its commands; `test_work_engines` uses the real ones."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_an_empty_profile_leaves_the_choice_to_the_cluster(tmp_path: Path, clust
 
 
 def test_chunks_are_as_long_as_said(tmp_path: Path, cluster: Path) -> None:
-    """100 s an item, and no job longer than 16 of the 20 minutes."""
+    """An item takes 100 s, and a job may use at most 16 of its 20 minutes."""
     engine = find_engine("sbatch", Profile(minutes=20, jobs_at_once=2, item_seconds=100))
     run_items(work(tmp_path, list(range(24))), engine, tmp_path / "jobs")
     chunks = [json.loads(file.read_text()) for file in (tmp_path / "jobs/chunks").iterdir()]
@@ -102,7 +102,7 @@ def test_what_submitit_pickled_is_never_read(
 
 @pytest.mark.exhaustive
 def test_slurm_jobs_are_not_submitted_twice(tmp_path: Path, cluster: Path) -> None:
-    """The run that submitted them is killed; the next one waits for them, and submits only what is new."""
+    """The run that submitted them is killed. The next run waits for them, and submits only new ones."""
     go, jobs = tmp_path / "go", tmp_path / "jobs"
     starts = (
         "import sys\nfrom pathlib import Path\nfrom test_work import work\n"
@@ -136,7 +136,7 @@ def test_a_cancelled_job_is_not_submitted_again_by_itself(tmp_path: Path, cluste
     (cluster / "sbatch").write_text(real)
     (cluster / "state").write_text("RUNNING")
     for script in cluster.glob("script.*.sh"):
-        script.unlink()  # Slurm has forgotten it
+        script.unlink()  # Slurm has forgotten the job
     assert len(run(tmp_path, [7]).results) == 1, "the same command submits it again"
 
 
@@ -173,7 +173,7 @@ def test_what_is_missing_is_named(
 
 
 def test_a_script_for_sbatch_by_hand(tmp_path: Path, cluster: Path) -> None:
-    """It is written, not run; after it was, the same command takes the results."""
+    """The script is written but not run. After the user has run it, the same command collects the results."""
     found = run(tmp_path, [7, 8, 9], executor="sbatch")
     assert not found.results
     (script,) = (tmp_path / "jobs").glob("*.sh")

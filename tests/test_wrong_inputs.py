@@ -1,4 +1,4 @@
-"""Wrong inputs that a newcomer makes: each is answered in a line or two that says what to do next."""
+"""Wrong inputs of newcomers: each gets an answer of one or two lines that names the next step."""
 
 import os
 import signal
