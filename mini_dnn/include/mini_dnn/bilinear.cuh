@@ -1,11 +1,11 @@
-// Bilinear resizing of bytes as Pillow does it (Resample.c), pixel by pixel the same: #include <mini_dnn/bilinear.cuh>
+// Bilinear resizing of bytes with the same results as Pillow (Resample.c): #include <mini_dnn/bilinear.cuh>
 //
-// Each new pixel is the sum of up to three old ones by weights of 22 bits, rounded to a byte; rows first, then columns.
+// Each new pixel is the sum of up to three old pixels with weights of 22 bits, rounded to a byte: rows, then columns.
 #pragma once
 
 namespace bilinear {
 
-constexpr int from_side = 28, to_side = 86;  // Fashion-MNIST's images, and the network's
+constexpr int from_side = 28, to_side = 86;  // side of Fashion-MNIST's images, and of the network's
 constexpr int tap_count = 3, bits = 22;
 
 struct Taps {
@@ -30,15 +30,15 @@ constexpr Taps make_taps() {
   }
   return taps;
 }
-__device__ const Taps taps = make_taps();  // constant memory would serve lanes that differ in i one by one
+__device__ const Taps taps = make_taps();  // constant memory would serve lanes with different i one after the other
 
-// New pixel i of a line of `from_side` old ones, `stride` apart.
+// New pixel i of a line of `from_side` old pixels, which are `stride` apart.
 __device__ inline unsigned char resized(const unsigned char* line, int stride, int i) {
   int sum = 1 << (bits - 1);
   const int first = taps.first[i];
   for (int k = 0; k < tap_count; k++)
     sum += line[min(first + k, from_side - 1) * stride] * taps.weight[i][k];  // past the line the weight is zero
-  return sum >> bits;  // weights add up to one: no value passes 255
+  return sum >> bits;  // the weights add up to one, so no value exceeds 255
 }
 
 }  // namespace bilinear

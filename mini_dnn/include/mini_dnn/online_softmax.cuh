@@ -1,21 +1,22 @@
 // A softmax over keys that are processed block by block, for a warp's 16 queries: #include
 // <mini_dnn/online_softmax.cuh>
 //
-// In fragments as of ptx::mma_m16n8k16: lane 4 g + t has rows g and g + 8, of each 8 columns 2 t and 2 t + 1. A row's
-// output is a sum of values with weights 2^(score - top), where top is the largest score so far. When a block raises
-// top, output and sum are multiplied by 2^(old top - new top). M. Milakov, N. Gimelshein, arXiv:1805.02867.
+// The fragments are those of ptx::mma_m16n8k16: lane 4 g + t has rows g and g + 8, and columns 2 t and 2 t + 1 of each
+// 8 columns. A row's output is a sum of values with weights 2^(score - top), where top is the largest score so far.
+// When a block raises top, output and sum are multiplied by 2^(old top - new top). M. Milakov, N. Gimelshein,
+// arXiv:1805.02867.
 #pragma once
 #include <cuda_fp16.h>
 #include <mini_dnn/ptx_attention.cuh>
 
-// columns: of the output.
+// columns: the number of columns of the output.
 template <int columns>
 struct OnlineSoftmax {
   float o[columns / 8][4] = {}, top[2] = {-INFINITY, -INFINITY}, sum[2] = {};
 
-  // Scores of a block of keys become weights, in halves as the left operand of the product with the values.
-  // `scale` is that of scores, times log2 e. Keys from `valid` on do not count, nor those from `seen` on for this
-  // thread's first row, and from seen + 8 on for its second one; there is a key that counts.
+  // Converts scores of a block of keys to weights, in halves for the left operand of the product with the values.
+  // `scale` is the scale of scores, times log2 e. Keys from `valid` on do not count. Keys from `seen` on do not count
+  // for this thread's first row, nor keys from seen + 8 on for its second row. At least one key counts.
   template <int keys>
   __device__ __forceinline__ void weigh(float (&s)[keys / 8][4], unsigned (&p)[keys / 16][4], float scale, int valid,
                                         int seen) {
@@ -31,9 +32,9 @@ struct OnlineSoftmax {
           s[i][j] = 8 * i + 2 * t + j % 2 < end ? s[i][j] * scale : -INFINITY;
           m = fmaxf(m, s[i][j]);
         }
-      m = fmaxf(m, __shfl_xor_sync(~0u, m, 1));  // the four lanes that share the row
+      m = fmaxf(m, __shfl_xor_sync(~0u, m, 1));  // the four lanes with the same row
       m = fmaxf(m, __shfl_xor_sync(~0u, m, 2));
-      const float shift = m == -INFINITY ? 0.0f : m;  // a row that has seen no key yet
+      const float shift = m == -INFINITY ? 0.0f : m;  // the row has not seen a key yet
       const float factor = ptx::exp2_approx(top[r] - shift);
       top[r] = m;
       sum[r] *= factor;
@@ -48,8 +49,8 @@ struct OnlineSoftmax {
     }
   }
 
-  // To this thread's first row and the eighth after it, as far as there are `rows` from the first on; `out` is that
-  // row's first element, and `pitch` elements lie between rows.
+  // Stores this thread's first row and the eighth row after it, if they are among the `rows` rows from the first on.
+  // `out` is the first element of the first row, and rows are `pitch` elements apart.
   __device__ __forceinline__ void store(half* out, int rows, int pitch) const {
     const int t = threadIdx.x % 4;
 #pragma unroll

@@ -5,8 +5,8 @@
 
 namespace residual {
 
-constexpr int THREADS = 256, WARPS = THREADS / 32;  // of the kernels here
-constexpr int MEAN_COLUMNS = 64;                    // channels of a block that takes means of many images
+constexpr int THREADS = 256, WARPS = THREADS / 32;  // of the kernels in this file
+constexpr int MEAN_COLUMNS = 64;                    // channels of a block that computes means of many images
 constexpr int KEPT = 4;                             // parts of 128 weights that a warp keeps in registers
 
 struct alignas(16) Eight {
@@ -18,8 +18,8 @@ __device__ __forceinline__ float sum_of_warp(float value) {
   return value;
 }
 
-// Means over pixels of so many channels of an image x (pixels, C), from `channel` on: a thread has eight channels of
-// every ROWS-th pixel. `sums` is in shared memory.
+// Means over the pixels of channels of an image x (pixels, C), from `channel` on. A thread has eight channels of every
+// ROWS-th pixel. `sums` is in shared memory.
 template <int CHANNELS, int AT_ONCE>
 __device__ __forceinline__ void means(const half* x, float* to, float (&sums)[THREADS * 8], int pixels, int C,
                                       int channel) {
@@ -35,17 +35,17 @@ __device__ __forceinline__ void means(const half* x, float* to, float (&sums)[TH
   }
 #pragma unroll
   for (int e = 0; e < 8; e++) sums[row * CHANNELS + 8 * part + e] = sum[e];
-  __syncthreads();  // all sums are there
+  __syncthreads();  // all sums are stored
   for (int c = threadIdx.x; c < min(CHANNELS, C - channel); c += THREADS) {
     float whole = 0.0f;
 #pragma unroll
     for (int i = 0; i < ROWS; i++) whole += sums[i * CHANNELS + c];
     to[channel + c] = whole / pixels;
   }
-  __syncthreads();  // and read
+  __syncthreads();  // all sums have been read
 }
 
-// A warp's class: its weights, of which the first come before the kernel ahead has ended.
+// A warp's class: its weights. The first of them are loaded before the previous kernel has ended.
 struct Class {
   const float* w;
   int C;
@@ -71,15 +71,15 @@ struct Class {
   }
 };
 
-// ---- Done once: batch norm becomes part of weights and bias. In double, as rounding comes last.
+// ---- Computed once: batch norm is folded into weights and bias. Sums are in double, and are rounded at the end.
 struct Norm {
   const float *gain, *shift, *mean, *variance;
   __device__ __forceinline__ double scale(int k) const { return gain[k] / sqrt(double(variance[k]) + 1e-5); }
   __device__ __forceinline__ double bias(int k) const { return shift[k] - mean[k] * scale(k); }
 };
 
-// Weights (K,C,R,R) to halves (lines,R,R,wide), in lines of `pitch`, from column `offset` on; a bias that `adds` is
-// added. What there is no weight for is zero.
+// Converts weights (K,C,R,R) to halves (lines,R,R,wide), in lines of `pitch` elements, from column `offset` on. If
+// `adds` is set, the bias is added to the one that is there. Places without a weight become zero.
 __device__ __forceinline__ void fold(const float* w, const Norm& norm, half* to, float* bias, int K, int C, int R,
                                      int lines, int wide, int pitch, int offset, bool adds, long long i) {
   const int line = wide * R * R;
@@ -91,13 +91,13 @@ __device__ __forceinline__ void fold(const float* w, const Norm& norm, half* to,
   if (at == 0) bias[k] = (adds ? bias[k] : 0.0f) + (k < K ? norm.bias(k) : 0.0);
 }
 
-// Lines of C numbers to lines of `wide`, with zeros at their ends.
+// Copies lines of C numbers to lines of `wide` numbers with zeros at the end.
 __device__ __forceinline__ void widen(const float* w, float* to, int lines, int C, int wide, long long i) {
   if (i < (long long)lines * wide) to[i] = i % wide < C ? w[i / wide * C + i % wide] : 0.0f;
 }
 
 #ifdef PTX_WGMMA
-// The stem's: 64 output channels after the other; of those filter rows, of those k by eight, then columns by eight.
+// The stem's weights, in groups of 64 output channels: filter rows, then k by eight, then columns by eight.
 __device__ __forceinline__ void fold_stem(const float* w, const Norm& norm, half* to, float* bias, int K, int C,
                                           int lines, int i) {
   if (i >= lines * stem::FILTER_ROWS * 32) return;
@@ -110,8 +110,8 @@ __device__ __forceinline__ void fold_stem(const float* w, const Norm& norm, half
   if (r == 0 && eight == 0 && e == 0) bias[k] = k < K ? norm.bias(k) : 0.0;
 }
 
-// Windows of 3 x 3 of an image as 64 channels of a pixel: c, then rows, then columns; the last ones are zero. A thread
-// has eight of them.
+// Stores windows of 3 x 3 of an image as 64 channels of a pixel: c, then rows, then columns. The last channels are
+// zero. A thread has eight of them.
 template <class Pixel>
 __device__ __forceinline__ void take_windows(const stem::Source<Pixel>& from, half* to, long long count, int channels,
                                              int side, long long i) {

@@ -20,9 +20,11 @@
 namespace strips {
 
 constexpr int COLUMNS = 14, WINDOWS = 32, ROWS = 4, OUT_ROWS = ROWS / 2;  // of a strip; of a step
-constexpr int THREADS = 128, BLOCKS = 4, CHANNELS = 64, EIGHTS = 9;       // of a block; of a row of pixels
-constexpr int IMAGE_ROWS = 2 * ROWS + 5, NEW_ROWS = 2 * ROWS;             // of a step; of those not in the step before
-constexpr int SPARE = 4;  // units behind the last row, read and not used
+// Threads and channels of a block, blocks of a multiprocessor, and units of eight pixels in a row.
+constexpr int THREADS = 128, BLOCKS = 4, CHANNELS = 64, EIGHTS = 9;
+// The rows of the image in a step, and those of them that the previous step did not have.
+constexpr int IMAGE_ROWS = 2 * ROWS + 5, NEW_ROWS = 2 * ROWS;
+constexpr int SPARE = 4;  // units behind the last row that are read but not used
 constexpr int EVEN = (IMAGE_ROWS + 1) / 2 * WINDOWS + SPARE, ODD = IMAGE_ROWS / 2 * WINDOWS + SPARE;
 constexpr int BUFFER = EVEN + ODD;  // units of 16 bytes: two pixels
 constexpr int STAGED_BYTES = OUT_ROWS * COLUMNS * CHANNELS * 2;
@@ -32,10 +34,10 @@ struct Shared {
   alignas(128) uint4 image[2][BUFFER];
   alignas(128) char out[STAGED_BYTES];
   alignas(128) char weights[stem::WEIGHT_BYTES];
-  ptx::mbarrier ready;  // they are there
+  ptx::mbarrier ready;  // the weights have arrived
 };
 
-// How a channel's pixels become numbers: bytes are scaled, and the others are taken as they are.
+// Conversion of a channel's pixels to numbers: bytes are scaled, and other types are not changed.
 template <class Pixel>
 struct Scales {
   float factor[4], summand[4];
@@ -49,15 +51,15 @@ struct Scales {
   }
 };
 
-// Eight pixels of a row of the image, on their way from global to shared memory. They are kept as words: a compiler
-// that sees halves takes them apart at once, and waits for them.
+// Eight pixels of a row of the image between the load from global memory and the store to shared memory. They are kept
+// as words, because a compiler that sees halves would unpack them at once, and wait for them.
 template <class Pixel>
 struct Pixels {
   static constexpr int MOST = 4, WORDS = 2 * sizeof(Pixel);  // channels; words of eight pixels
   unsigned found[MOST][WORDS];
   bool inside;
 
-  // From row h and column w on, which 8 divides.
+  // Loads pixels from row h and column w on; w is a multiple of 8.
   __device__ __forceinline__ void load(const stem::Source<Pixel>& from, const stem::Sizes& s, int n, int h, int w) {
     const long long plane = (long long)s.side * s.side;
     const Pixel* const first = from.images + n * s.channels * plane + (long long)h * s.side + w;
@@ -95,7 +97,7 @@ struct Pixels {
     }
   }
 
-  // To row `row` of a step's image: four units from 4 * eight - 1 on.
+  // Stores them to row `row` of a step's image: four units from 4 * eight - 1 on.
   __device__ __forceinline__ void store(const Scales<Pixel>& scales, Shared& shared, int buffer, int row,
                                         int eight) const {
 #pragma unroll
@@ -107,7 +109,7 @@ struct Pixels {
                                    ptx::pack_halves(value(scales, 0, p + 1), value(scales, 1, p + 1)),
                                    ptx::pack_halves(value(scales, 2, p + 1), value(scales, 3, p + 1)));
       shared.image[buffer][row % 2 * EVEN + row / 2 * WINDOWS + unit] = two;
-      if (row >= NEW_ROWS)  // of the next step, too
+      if (row >= NEW_ROWS)  // the next step needs the row, too
         shared.image[buffer ^ 1][row % 2 * EVEN + (row - NEW_ROWS) / 2 * WINDOWS + unit] = two;
     }
   }
@@ -128,7 +130,7 @@ __device__ __forceinline__ void multiply(float (&d)[ROWS * 4][4], const char* we
   ptx::wgmma_commit();
 }
 
-// Windows ahead of the convolution's first column, or behind its last one, are in no maximum.
+// Windows before the convolution's first column or behind its last one must not affect a maximum.
 __device__ __forceinline__ void leave_out(float (&d)[ROWS * 4][4], int left, int conv_side) {
   const int t = threadIdx.x % 4, first = 2 * left - 1;
   if (left == 0 && t == 0) {
@@ -144,14 +146,14 @@ __device__ __forceinline__ void leave_out(float (&d)[ROWS * 4][4], int left, int
   }
 }
 
-// Of a step's sums and the row above them, the maxima of 3 x 3 windows, with bias and ReLU, to shared memory: rows of
-// 128 bytes, their parts of 16 exchanged.
+// Computes the maxima of 3 x 3 windows from a step's sums and the row above them, applies bias and ReLU, and stores the
+// results to shared memory in rows of 128 bytes whose units of 16 bytes are swizzled.
 __device__ __forceinline__ void pool(const float (&d)[ROWS * 4][4], float (&above)[4][4], const float (&bias)[2],
                                      char* to) {
   const int lane = threadIdx.x % 32, t = lane % 4, next = lane / 4 * 4 + (t + 1) % 4;
 #pragma unroll
   for (int p = 0; p < OUT_ROWS; p++) {
-    float most[5][4];  // over three rows, of eight columns each; behind the last ones there are none
+    float most[5][4];  // maxima over three rows, for eight columns each; behind the last columns there are none
 #pragma unroll
     for (int g = 0; g < 4; g++)
 #pragma unroll
@@ -179,7 +181,7 @@ __device__ __forceinline__ void pool(const float (&d)[ROWS * 4][4], float (&abov
     for (int e = 0; e < 4; e++) above[g][e] = d[(ROWS - 1) * 4 + g][e];
 }
 
-// Two rows of what comes out, 16 bytes a thread.
+// Stores two rows of the output, 16 bytes per thread.
 __device__ __forceinline__ void write(const char* out, const stem::Sizes& s, uint4* y, int n, int row, int left,
                                       int channel) {
   for (int i = threadIdx.x; i < OUT_ROWS * COLUMNS * 8; i += THREADS) {
@@ -191,8 +193,8 @@ __device__ __forceinline__ void write(const char* out, const stem::Sizes& s, uin
   }
 }
 
-// Steps `first` to `last` of a strip of image n, from column `left` of what comes out on, 64 channels from `channel`
-// on; a block of one warpgroup. Where there is a step ahead of the first one, its last row is made again.
+// Computes steps `first` to `last` of a strip of image n, from column `left` of the output on, for 64 channels from
+// `channel` on. The block is one warpgroup. If there is a step before the first one, its last row is computed again.
 template <class Pixel>
 __device__ __forceinline__ void make(const stem::Source<Pixel>& from, const half* w, const float* bias,
                                      const stem::Sizes& s, uint4* y, int n, int left, int first, int last,
@@ -225,7 +227,7 @@ __device__ __forceinline__ void make(const stem::Source<Pixel>& from, const half
     pixels.store(scales, shared, 0, row, eight);
   }
   ptx::fence_proxy_async();
-  __syncthreads();  // the first step's image is there, and the mbarrier
+  __syncthreads();  // the first step's image and the mbarrier are ready
   ptx::mbarrier_wait(&shared.ready, 0);
 #pragma unroll 1
   for (int step = begin; step < last; step++) {
@@ -237,11 +239,11 @@ __device__ __forceinline__ void make(const stem::Source<Pixel>& from, const half
     if (step > first) write(shared.out, s, y, n, (step - 1) * OUT_ROWS, left, channel);
     ptx::wgmma_wait<0>(d);
     leave_out(d, left, s.conv_side);
-    __syncthreads();  // products have read the image, and what came out before is read
+    __syncthreads();  // the products have read the image, and the previous output has been read
     pool(d, above, shift, shared.out);
     if (more) pixels.store(scales, shared, buffer ^ 1, IMAGE_ROWS - NEW_ROWS + row, eight);
     ptx::fence_proxy_async();
-    __syncthreads();  // the next image is there, and what comes out
+    __syncthreads();  // the next image and the output are in shared memory
   }
   write(shared.out, s, y, n, (last - 1) * OUT_ROWS, left, channel);
 }

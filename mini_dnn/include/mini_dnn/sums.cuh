@@ -1,7 +1,7 @@
-// How the sums of a matrix product leave a warp's registers: #include <mini_dnn/sums.cuh>
+// Stores of a matrix product's sums from a warp's registers: #include <mini_dnn/sums.cuh>
 //
-// A warp has 16 rows of c, in fragments as of ptx::mma_m16n8k16 and ptx::wgmma_m64k16: lane 4 g + t has in d[i] columns
-// 8 i + 2 t and 8 i + 2 t + 1, of row g (d[i][0..1]) and of row g + 8 (d[i][2..3]).
+// A warp has 16 rows of c in the fragments of ptx::mma_m16n8k16 and ptx::wgmma_m64k16: d[i] of lane 4 g + t holds
+// columns 8 i + 2 t and 8 i + 2 t + 1 of row g (d[i][0..1]) and of row g + 8 (d[i][2..3]).
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -11,12 +11,12 @@
 
 namespace sums {
 
-// The types of problems, as plans number them.
+// The data types of problems, as plans number them.
 enum : int { fp32 = 0, fp16 = 1, bf16 = 2 };
 template <int type>
 using Element = std::conditional_t<type == fp32, float, std::conditional_t<type == fp16, half, __nv_bfloat16>>;
 
-// Where sums go: a matrix c of m rows of n elements, `pitch` elements from row to row.
+// The destination of sums: a matrix c of m rows of n elements, with a distance of `pitch` elements between rows.
 template <class Out>
 struct Matrix {
   const Out* c0;  // read only if beta is not 0
@@ -30,13 +30,13 @@ struct alignas(2 * sizeof(T)) Pair {
   T low, high;
 };
 
-// c = alpha d + beta c0 from row and column on, as far as c goes; straight from registers, two elements at a time where
-// `pairs` says that rows start at multiples of two, beta is 0, and all columns are there.
+// c = alpha d + beta c0 from the given row and column on, within c, directly from registers. Two elements are stored at
+// a time if `pairs` says that rows start at multiples of two, beta is 0, and no column lies outside c.
 template <bool pairs, class Out, int groups>
 __device__ __forceinline__ void store(const float (&d)[groups][4], const Matrix<Out>& to, int row, int column) {
   const int lane = threadIdx.x % 32, left = to.n - column - lane % 4 * 2;
   const long long at = (long long)(row + lane / 4) * to.pitch + column + lane % 4 * 2;
-  const bool plain = pairs && to.beta == 0.0f && column + 8 * groups <= to.n;  // nothing to ask for each element
+  const bool plain = pairs && to.beta == 0.0f && column + 8 * groups <= to.n;  // no element needs a test
 #pragma unroll
   for (int h = 0; h < 2; h++) {
     if (row + lane / 4 + 8 * h >= to.m) continue;
@@ -60,7 +60,7 @@ __device__ __forceinline__ void store(const float (&d)[groups][4], const Matrix<
   }
 }
 
-// Two sums in 16 bits each, as Out.
+// Two sums rounded to 16 bits each, in the type Out.
 template <class Out>
 __device__ __forceinline__ unsigned pack(float low, float high) {
   if constexpr (std::is_same_v<Out, half>)
@@ -70,10 +70,11 @@ __device__ __forceinline__ unsigned pack(float low, float high) {
 }
 
 #ifdef PTX_BULK
-// 64 columns, d[first] to d[first + 7], to 16 rows of 128 bytes in shared memory, with 128-byte swizzle.
+// Stores 64 columns, d[first] to d[first + 7], to 16 rows of 128 bytes in shared memory, with 128-byte swizzle.
 template <class Out, int groups>
 __device__ __forceinline__ void stage(const float (&d)[groups][4], int first, float alpha, char* rows) {
-  const int lane = threadIdx.x % 32, row = lane % 16;  // of four matrices: rows 0 to 7, 8 to 15, then 8 columns on
+  // Rows of four matrices: rows 0 to 7, rows 8 to 15, then the same of the next 8 columns.
+  const int lane = threadIdx.x % 32, row = lane % 16;
 #pragma unroll
   for (int i = 0; i < 8; i += 2) {
     const float *const x = d[first + i], *const y = d[first + i + 1];
@@ -83,16 +84,17 @@ __device__ __forceinline__ void stage(const float (&d)[groups][4], int first, fl
   }
 }
 
-// The same as store, for 16 bits and beta = 0, by tensor copies of 16 rows of 64 columns. `staged`: the warp's own 4
-// KB, at a multiple of 1024. A copy may still read them after that: see ptx::bulk_wait_read.
+// Like store, for 16 bits and beta = 0, by tensor copies of 16 rows of 64 columns. `staged` is the warp's own 4 KB, at
+// a multiple of 1024. A copy may still read them after the call: see ptx::bulk_wait_read.
 template <class Out, int groups>
 __device__ __forceinline__ void store_tensor(const float (&d)[groups][4], const ptx::TensorMap& c, float alpha,
                                              char* staged, int row, int column, int entry) {
-  constexpr int parts = groups / 8, under_way = parts % 2 == 0 ? 1 : 0;  // odd: the last one and the next share a place
+  // If odd, the last copy and the next one share a place.
+  constexpr int parts = groups / 8, under_way = parts % 2 == 0 ? 1 : 0;
 #pragma unroll
   for (int i = 0; i < parts; i++) {
     char* const rows = staged + i % 2 * 2048;
-    if (threadIdx.x % 32 == 0) ptx::bulk_wait_read<under_way>();  // these have been read
+    if (threadIdx.x % 32 == 0) ptx::bulk_wait_read<under_way>();  // earlier copies have read their data
     __syncwarp();
     stage<Out>(d, 8 * i, alpha, rows);
     ptx::fence_proxy_async();
@@ -104,15 +106,15 @@ __device__ __forceinline__ void store_tensor(const float (&d)[groups][4], const 
   }
 }
 
-// The same as store, for 16 bits and beta = 0, where rows of c start anywhere: through shared memory, so that a warp
-// writes 128 bytes of a row at a time. `staged`: the warp's own 4 KB, at a multiple of 1024.
+// Like store, for 16 bits and beta = 0, if rows of c start at any address. Data pass through shared memory, so that a
+// warp writes 128 bytes of a row at a time. `staged` is the warp's own 4 KB, at a multiple of 1024.
 template <class Out, int groups>
 __device__ __forceinline__ void store_rows(const float (&d)[groups][4], const Matrix<Out>& to, char* staged, int row,
                                            int column) {
   typedef unsigned short Bits;
   const int lane = threadIdx.x % 32;
   Bits* const corner = reinterpret_cast<Bits*>(to.c) + (long long)row * to.pitch + column;
-  __syncwarp();  // all have read what was there before
+  __syncwarp();  // all lanes have read the previous content
 #pragma unroll
   for (int i = 0; i < groups / 8; i++) {
     char* const rows = staged + i % 2 * 2048;
@@ -122,7 +124,8 @@ __device__ __forceinline__ void store_rows(const float (&d)[groups][4], const Ma
 #pragma unroll 4
     for (int r = 0; r < 16; r++) {
       if (row + r >= to.m) break;
-      // a lane has two columns; where the row starts at an odd place, it writes the second and the next lane's first
+      // A lane has two columns. If the row starts at an odd address, it writes its second column and the next lane's
+      // first.
       Bits* const c = corner + (long long)r * to.pitch + 64 * i;
       const bool odd = reinterpret_cast<size_t>(c) & 2;
       const unsigned own =
