@@ -51,7 +51,7 @@ CALLS: dict[str, Callable[[Variant, Device], object]] = {
 
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_that_fails(name: str, call: str, tmp_path: Path, emulator: Device) -> None:
+def test_a_function_that_fails(name: str, call: str, tmp_path: Path, emulator: Device) -> None:
     variant = find(write(tmp_path, f'"{name}": fails'))
     place = re.escape(f"{name} of {tmp_path}/variant.py fails: line 4 (return 1 // (s.N - s.N)): Zero")
     with pytest.raises(VariantError, match=place):
@@ -60,7 +60,7 @@ def test_that_fails(name: str, call: str, tmp_path: Path, emulator: Device) -> N
 
 @pytest.mark.parametrize("words", [["show", "--expand"], ["profile", "--tool", "ncu", "--impl"]])
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_of_the_command_line(
+def test_broken_functions_on_the_command_line(
     name: str,
     words: list[str],
     tmp_path: Path,
@@ -130,7 +130,7 @@ def test_of_the_command_line(
         ('"scratch": lambda s: {"x": (4,)}', "scratch has a buffer 'x'; x, w, y are given"),
     ],
 )
-def test_that_gives_something_else(given: str, message: str, tmp_path: Path) -> None:
+def test_a_function_that_returns_something_else(given: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(VariantError, match=re.escape(message)):
         planned(find(write(tmp_path, given)), SHAPE)
 

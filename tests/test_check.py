@@ -238,14 +238,14 @@ class TestVerb:
         assert main(["check", *words]) == 2
         assert message in capsys.readouterr().err
 
-    def test_shape_that_is_none(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_text_that_is_not_a_shape(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["check", "--impl", "m1", "--shapes", "1,2,3"]) == 2
         told = capsys.readouterr().err
         assert (
             "'1,2,3' does not have the form N,C,H,W,M,R,S, such as 3,3,19,37,17,3,5: found 3 values" in told
         )
 
-    def test_seed_that_is_none(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_text_that_is_not_a_seed(self, capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit, match="2"):
             main(["check", "--impl", "m1", "--seed", "-1"])
         assert "expected an integer of 0 or more" in capsys.readouterr().err

@@ -54,7 +54,7 @@ DIVERGENCE = Finding("divergence", "", "conv", party(14))
     ids=str,
 )
 @pytest.mark.parametrize("where", [SHAPES[:1] * 2, SHAPES[:2]], ids=["together", "apart"])
-def test_one(found: list[Finding], cause: int, where: list[ConvShape]) -> None:
+def test_findings_with_one_cause(found: list[Finding], cause: int, where: list[ConvShape]) -> None:
     (one,) = mistakes(zip(where, found, strict=True))
     told = one.told()
     assert (told.kind, told.place) == (found[cause].kind, found[cause].place)
@@ -75,7 +75,7 @@ def test_one(found: list[Finding], cause: int, where: list[ConvShape]) -> None:
     ],
     ids=str,
 )
-def test_two(found: list[Finding]) -> None:
+def test_findings_with_two_causes(found: list[Finding]) -> None:
     assert len(mistakes((SHAPES[0], finding) for finding in found)) == 2
 
 
@@ -158,5 +158,5 @@ def test_a_kind_of_problems(
     assert any("R != S" in note for note in found[30].notes) == noted
 
 
-def test_each_once() -> None:
+def test_each_finding_is_reported_once() -> None:
     assert each_once([race(10, 14), race(10, 15), race(20, 24)]) == [race(10, 14), race(20, 24)]

@@ -73,7 +73,7 @@ def test_other_shapes_are_not_tried_after_an_endless_loop(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("words", ["0", "1.5", "many"])
-def test_a_limit_that_is_none(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_that_is_not_a_limit(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["check", "--impl", "m1", "--limit", words])
     assert "number of steps" in capsys.readouterr().err

@@ -119,7 +119,9 @@ def finding(folder: Path, arch: int = 90, static: int = 16384) -> Finding | None
         ),
     ],
 )
-def test_impossible(changed: dict[str, str], line: int, what: str, cure: str, tmp_path: Path) -> None:
+def test_impossible_launches(
+    changed: dict[str, str], line: int, what: str, cure: str, tmp_path: Path
+) -> None:
     found = finding(student(tmp_path, **changed))
     assert found is not None
     assert found.kind == "launch"
@@ -135,7 +137,7 @@ def test_impossible(changed: dict[str, str], line: int, what: str, cure: str, tm
         assert (found.other.place.file, found.other.place.line) == ("kernel.cu", 2)
 
 
-def test_possible(tmp_path: Path) -> None:
+def test_possible_launches(tmp_path: Path) -> None:
     assert finding(student(tmp_path)) is None
 
 

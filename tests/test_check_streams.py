@@ -216,13 +216,13 @@ def only(report: Report) -> Finding:
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_ordered(name: str, folder: Folder) -> None:
+def test_ordered_steps_have_no_finding(name: str, folder: Folder) -> None:
     report = folder.check(RIGHT[name])
     assert report.clean, "\n".join(describe(report))
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_not_ordered(name: str, folder: Folder) -> None:
+def test_unordered_steps_are_found(name: str, folder: Folder) -> None:
     finding = only(folder.check(WRONG[name]))
     lines = (folder.path / "variant.py").read_text().splitlines()
     (number,) = [number for number, line in enumerate(lines, 1) if "# expect: " in line]

@@ -62,7 +62,7 @@ CASES = {  # a declaration, the body of the loop, the stored value; the line tha
 
 
 @pytest.mark.parametrize("name", chosen(CASES, lambda name: name in ("counter", "none that matters")))
-def test_variable(name: str, tmp_path: Path) -> None:
+def test_uninitialised_variables(name: str, tmp_path: Path) -> None:
     before, loop, result, at = CASES[name]
     text = KERNEL.replace("BEFORE", before).replace("LOOP", loop).replace("RESULT", result)
     (tmp_path / "kernel.cu").write_text(text)

@@ -18,7 +18,7 @@ def ticks(watts: float, update_s: float, count: int, start_s: float = 100.0) -> 
 
 
 class TestPower:
-    def test_of_a_steady_load(self) -> None:
+    def test_energy_of_a_steady_load(self) -> None:
         found = power(ticks(350.0, 0.05, 60), 0.0, 1e9)
         assert found.watts == pytest.approx(350.0)
         assert found.seconds == pytest.approx(59 * 0.05)

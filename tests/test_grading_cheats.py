@@ -83,7 +83,7 @@ def skipped(name: str) -> object:
 
 
 @pytest.mark.parametrize("name", [skipped(name) for name in names("processor")])
-def test_no_credit_and_a_reason(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_cheats_get_no_credit_and_a_reason(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     earns_nothing(
         name, request.getfixturevalue("impatient_ground" if name in HANGING else "ground"), tmp_path
     )
@@ -152,7 +152,7 @@ def test_a_race_where_nobody_looks_is_found_and_not_told(tmp_path: Path) -> None
     assert checks["correct"].points == 4
 
 
-def test_checked_mode_takes_an_honest_one(checking: Grader, tmp_path: Path) -> None:
+def test_checked_mode_accepts_an_honest_submission(checking: Grader, tmp_path: Path) -> None:
     assert checking.grade(Submission("honest", honest(tmp_path))).points == 7
 
 
@@ -200,11 +200,11 @@ def exact(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, s
         yield grader
 
 
-def test_the_grader_still_works_after_all_of_them(ground: tuple[Path, Grader]) -> None:
+def test_the_grader_still_works_after_all_cheats(ground: tuple[Path, Grader]) -> None:
     folder, grader = ground
     grade = grader.grade(Submission("other", folder / "other"))
     assert (grade.points, grade.refused) == (7, ""), grade.checks
 
 
-def test_there_are_enough_of_them() -> None:
+def test_there_are_enough_cheats() -> None:
     assert len(list(CHEATS.iterdir())) - 1 >= 20

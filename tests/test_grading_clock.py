@@ -72,7 +72,7 @@ def test_cheats_with_the_clock(name: str, exact: Grader, tmp_path: Path) -> None
     assert grade.points == 0
 
 
-def test_an_honest_one(exact: Grader) -> None:
+def test_an_honest_submission_is_timed(exact: Grader) -> None:
     grade = exact.grade(Submission("direct", ROOT / "milestones/m1/direct"))
     assert (grade.points, grade.refused) == (14, ""), grade.checks
     assert grade.op_ms is not None

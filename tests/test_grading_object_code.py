@@ -515,7 +515,7 @@ WILD = {  # writes beyond a thread's own arrays that the machine code does not f
     "name",
     chosen(CHEATS, lambda name: name in ("own hook", "a table of middles", "a returned structure, anywhere")),
 )
-def test_nothing_hides(name: str, tmp_path: Path) -> None:
+def test_no_cheat_is_accepted(name: str, tmp_path: Path) -> None:
     with pytest.raises(
         CompileError, match=r"FORBIDDEN|cannot use on a GPU|which no kernel has|does not compile"
     ):

@@ -107,7 +107,7 @@ def cuda(cuda: Device) -> Device:
 
 
 @pytest.mark.parametrize(("name", "problem"), cases())
-def test_against_float64(name: str, problem: Any, device: Device) -> None:
+def test_every_variant_agrees_with_float64(name: str, problem: Any, device: Device) -> None:
     variant = find(name)
     result = compared(variant, problem, solve(variant, problem, device).outputs)
     assert result.ok, str(result)

@@ -41,7 +41,7 @@ def measured(names: list[str], batch: int, at: str = "") -> Errors:
 
 
 @pytest.mark.exhaustive
-def test_on_images(tmp_path: Path) -> None:
+def test_errors_on_images_are_the_measured_ones(tmp_path: Path) -> None:
     if fashion_mnist.named_folder(None) is None:
         pytest.skip(f"needs the images that were measured: {fashion_mnist.VARIABLE}")
     wanted, file = measured(ON_IMAGES, 100), tmp_path / "bench.json"
@@ -51,7 +51,7 @@ def test_on_images(tmp_path: Path) -> None:
     assert errors(file, names, 100) == wanted
 
 
-def test_fp32_from_halves(tmp_path: Path) -> None:
+def test_errors_of_fp32_from_halves_are_the_measured_ones(tmp_path: Path) -> None:
     names, problem, file = ["gemm/v9_fp32"], "fp32-1024", tmp_path / "bench.json"
     wanted = measured(names, 1, problem)
     words = ["--at", problem, "--device", "emulator", "--budget", "0.01"]

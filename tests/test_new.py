@@ -18,7 +18,7 @@ KERNELS = [name for name in names() if find(name).plan]
 
 class TestNew:
     @pytest.mark.parametrize("source", ["m2", "m3/sweep"])
-    def test_runs_at_once(
+    def test_a_new_variant_runs_at_once(
         self,
         tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,

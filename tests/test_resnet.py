@@ -119,7 +119,7 @@ def test_scores_in_fp32_are_those_of_float64(name: str, emulator: Device) -> Non
     assert np.abs(found - scores).max() <= 2e-6 * np.abs(scores).max()
 
 
-def test_one_that_stays_on_a_device(emulator: Device) -> None:
+def test_a_network_that_stays_on_a_device(emulator: Device) -> None:
     """Batches of other sizes than it was opened for. Round trips are part of the replayed work."""
     problem = replace(SMALL, N=3)
     arrays = dict(RESNET.inputs(problem, 0))

@@ -56,7 +56,7 @@ def shown(i: Instruction, tiles: Tiles, place: Place) -> str:
 
 
 @pytest.mark.parametrize("i", INSTRUCTIONS, ids=NAMES)
-def test_as_in_fractions(quick_emulator: EmulatorDevice, i: Instruction) -> None:
+def test_sums_are_those_of_fractions(quick_emulator: EmulatorDevice, i: Instruction) -> None:
     names, tiles = drawn(i, 1)
     d = run(quick_emulator, i, tiles)
     rng = np.random.default_rng(3)
@@ -79,7 +79,7 @@ def patterns(bits: int, fraction_bits: int, bias: int) -> st.SearchStrategy[int]
 @settings(max_examples=50)
 @given(data=st.data())
 @pytest.mark.parametrize("i", [x for x in INSTRUCTIONS if not x.in_cores and x.n == 8 and x.m == 16], ids=str)
-def test_any_bits(quick_emulator: EmulatorDevice, i: Instruction, data: Any) -> None:
+def test_sums_of_any_bits(quick_emulator: EmulatorDevice, i: Instruction, data: Any) -> None:
     width = 8 * np.dtype(i.operands.bits).itemsize
     bias = i.operands.largest
     pattern = patterns(width, width - 1 - (5 if i.operands is HALF else 8), bias)
@@ -122,7 +122,7 @@ def test_the_rules_by_hand() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("i", INSTRUCTIONS, ids=NAMES)
-def test_as_on_hopper(cuda: Device, quick_emulator: EmulatorDevice, i: Instruction) -> None:
+def test_sums_are_those_of_hopper(cuda: Device, quick_emulator: EmulatorDevice, i: Instruction) -> None:
     if cuda.arch != 90:
         pytest.skip(f"the emulator forms sums as sm_90 does, the device is sm_{cuda.arch}")
     names, tiles = drawn(i, CASES)

@@ -171,7 +171,7 @@ def test_a_map_between_other_arguments(on_hopper: Device) -> None:
 
 @pytest.mark.skipif(find_nvcc() is None, reason="no nvcc: the CUDA toolkit is not installed")
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_90a"])
-def test_there_since_hopper(arch: str) -> None:
+def test_tensor_maps_exist_since_hopper(arch: str) -> None:
     assert (b"early" in build_cubin(FOLDER / SOURCE, {}, arch)) == (arch != "sm_80")
 
 

@@ -46,7 +46,7 @@ def test_work_of_a_large_one() -> None:
     assert problem.flops == pytest.approx(35.1e9, rel=1e-2)
 
 
-def test_what_is_no_transformer() -> None:
+def test_problems_that_are_not_transformers() -> None:
     images = np.zeros((2, 3, 12, 12), np.float32)
     with pytest.raises(ShapeError, match="found 3 weights; expected 4 of patches"):
         VIT.of(images, *[np.zeros((2, 2), np.float32)] * 3, heads=1)
@@ -71,7 +71,7 @@ def test_mistakes_lie_outside_of_the_bound() -> None:
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_one_that_stays_on_a_device(name: str, emulator: Device) -> None:
+def test_a_network_that_stays_on_a_device(name: str, emulator: Device) -> None:
     """Batches of other sizes than it was opened for, of one image and of more."""
     arrays = dict(VIT.inputs(PROBLEM, 0))
     images = arrays.pop("images")

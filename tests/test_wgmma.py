@@ -93,7 +93,7 @@ def test_two_groups(kernels: Kernels, rng: np.random.Generator) -> None:
 
 @pytest.mark.skipif(find_nvcc() is None, reason="no nvcc: the CUDA toolkit is not installed")
 @pytest.mark.parametrize("arch", sampled(["sm_75", "sm_90", nvcc_arch(90)], one_of=2))
-def test_there_on_its_architecture_alone(arch: str) -> None:
+def test_wgmma_exists_only_on_its_architecture(arch: str) -> None:
     assert (b"chain72" in build_cubin(FOLDER / SOURCE, {}, arch)) == (arch == "sm_90a")
 
 
