@@ -21,7 +21,7 @@ HIDDEN = {
     "checked, hidden": "checked",
 }  # and the points that make each check part of the grade
 STEPS = ("compiles", "correct", "accuracy", "checked", "performance", *HIDDEN)
-# By the check that fails: the checks that then earn nothing
+# For each failing check: the checks that then earn nothing.
 LOST = {"hidden": ("performance",), "checked, hidden": ("checked",)}
 
 

@@ -30,7 +30,7 @@ from mini_dnn.running.parts import cut, empty_outputs, entries, largest_part
 from mini_dnn.variant import Planned
 
 LIMIT_BYTES, PLAN_BYTES, REPORT_BYTES = 64 << 10, 4 << 20, 16 << 20
-# Of arrays passed to a NumPy function at a time; it may need ten times as much for itself
+# Bytes of the arrays that are passed to a NumPy function at a time. The function may need ten times as much.
 HOST_BYTES = 128 << 20
 
 
@@ -60,7 +60,7 @@ def look(server: ForkServer, device: str) -> DeviceInfo:
         with Confined(server, "executor", arguments, Policy(trusted=True), limits) as process:
             facts = json.loads(process.ask({"device": True}))
     except (Answered, Ended) as error:
-        # Without the part about how its process ended
+        # The part of the message about the end of the process is left out.
         why = str(error).partition("DeviceError: ")[2] or error
         raise DeviceError(f"the device '{device}' cannot be opened: {why}") from error
     description, _, arch, has_clock, shared, reaches_host = facts

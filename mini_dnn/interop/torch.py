@@ -72,7 +72,7 @@ class Operator:
         return self._call(*tensors[:count], impl=impl or None, **optional, **fields)
 
     def on_host(self, *given: Any, impl: str = "", **fields: Any) -> Any:
-        """With tensors in host memory."""
+        """Call the operation with tensors in host memory."""
         names, tensors, count = self._sorted(given)
         _check(names, tensors)
         arrays = [array_of(tensor) for tensor in tensors]
@@ -81,7 +81,7 @@ class Operator:
         return tuple(map(tensor_of, found)) if isinstance(found, tuple) else tensor_of(found)
 
     def fake(self, *given: Any, impl: str = "", **fields: Any) -> Any:
-        """With tensors that have no memory: the shapes and types of the results."""
+        """Return the shapes and types of the results, for tensors without memory."""
         names, tensors, _ = self._sorted(given)
         _check(names, tensors)
         metas = [(tuple(map(int, t.shape)), str(t.dtype).removeprefix("torch.")) for t in tensors]

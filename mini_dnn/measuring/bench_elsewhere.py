@@ -59,7 +59,7 @@ class Measurements:
     data_dir: Path | None
     sweep: bool
     items: list[Item] = field(default_factory=list)
-    # With the numbers of their items
+    # Each sweep with the range of numbers of its items.
     sweeps: list[tuple[Variant, str, Any, range]] = field(default_factory=list)
 
     def in_network(self, variant: Variant, batch: int) -> None:

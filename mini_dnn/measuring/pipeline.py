@@ -91,7 +91,7 @@ class Pipeline:
                 yield results.popleft().result()
         finally:
             served.close()
-            # Of batches whose results nobody requested
+            # These are the copies of batches whose results nobody requested.
             wait([copy for batch in self._copies for copy in batch])
 
     def _started(self, nbytes: int, work: Callable[..., Any], *args: Any) -> Future[Any]:

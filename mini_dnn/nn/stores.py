@@ -27,7 +27,7 @@ from mini_dnn.paths import open_regular
 
 ATTRIBUTES = "__attributes__"  # in NPZ, a member with JSON; in safetensors, the key of its metadata
 MOST_ATTRIBUTE_BYTES = 1 << 20
-# Of the 8 bytes at the beginning of safetensors files, for the header's length, this many can be used
+# A safetensors file begins with the header's length in 8 bytes. Only this many of them may be used.
 SIZE_BYTES = 4
 MOST_PACKING = 20  # the largest compression ratio that is accepted
 HDF5_START, ZIP_START = b"\x89HDF\r\n\x1a\n", b"PK\x03\x04"

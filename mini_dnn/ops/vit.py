@@ -71,7 +71,7 @@ class VitShape(Problem):
 
     @property
     def pixels(self) -> int:
-        """Of a patch, in all channels."""
+        """The number of pixels of a patch in all channels."""
         return self.channels * self.patch**2
 
     @property
@@ -118,7 +118,7 @@ class VitShape(Problem):
 
     @property
     def flops(self) -> int:
-        """Of the products, those of attention included, as the network is written."""
+        """FLOPs of all products of the network as it is defined, including those of attention."""
         D, T = self.width, self.T
         block = T * (4 * D * D + 2 * D * self.inner) + 2 * T * T * D
         return 2 * self.N * ((T - 1) * self.pixels * D + self.depth * block + D * self.classes)

@@ -86,7 +86,7 @@ class Planner:
         """Answer ``{"head"}``, or ``"op"`` with a problem as ``"limit"``, ``"plan"`` or ``"host"``."""
         if self._variant is None:
             _watch(self._known)
-            # Without lookup, because a submission is graded by its own kernels
+            # The variant must not look up others, because a submission is graded by its own kernels.
             self._variant = replace(find(self._folder), lookup=None)
         if "head" in message:
             return [plans.encode_head(Head.of(self._variant))]

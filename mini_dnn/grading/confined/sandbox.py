@@ -103,7 +103,7 @@ def code_folders() -> list[Path]:
     """
     python = {sys.prefix, sys.base_prefix, *sysconfig.get_paths().values()}
     found = [find_nvcc(), shutil.which(os.environ.get("CXX", "g++")), shutil.which("readelf")]
-    # Also under the names by which they are called
+    # The programs are also needed under the names by which they are called.
     programs = [Path(program).absolute() for program in found if program]
     compilers = [*programs, *(program.resolve().parents[1] for program in programs)]
     compilers += [Path(p) for name in SEARCHED for p in os.environ.get(name, "").split(":") if p[:1] == "/"]

@@ -15,12 +15,12 @@
 #ifdef PTX_BULK
 namespace implicit {
 
-constexpr int STEP = 64;  // channels, 128 bytes
+constexpr int STEP = 64;  // channels, which are 128 bytes
 
 struct Problem {
   int windows, K, P, Q;       // windows: N P Q
-  int C, R, stride, padding;  // of the convolution
-  int more_C, more_stride;    // of the shortcut; 0 channels: there is none
+  int C, R, stride, padding;  // parameters of the convolution
+  int more_C, more_stride;    // parameters of the shortcut; if more_C is 0, there is none
   bool relu, residual;
   __device__ __forceinline__ int own_steps() const { return R * R * C / STEP; }
   __device__ __forceinline__ int steps() const { return own_steps() + more_C / STEP; }
@@ -28,7 +28,7 @@ struct Problem {
 
 struct Arrays {
   const ptx::TensorMap &x, &more, &w, &residual_map, &y_map;
-  const unsigned* residual;  // two halves each
+  const unsigned* residual;  // two halves in each element
   unsigned* y;
   const float* bias;
 };
@@ -38,13 +38,13 @@ struct Tile {
   static constexpr int ROWS = ROWS_, COLUMNS = COLUMNS_, STAGES = STAGES_, SPLIT = SPLIT_;
   static constexpr int CONSUMERS = ROWS / 64, WARPS = CONSUMERS * 4, THREADS = CONSUMERS * 128 + 32;
   static constexpr int A_BYTES = ROWS * STEP * 2, B_BYTES = COLUMNS * STEP * 2, STAGE_BYTES = A_BYTES + B_BYTES;
-  static constexpr int GROUPS = COLUMNS / 8, PART = GROUPS / SPLIT;    // of 8 columns; of those that a block completes
-  static constexpr int SLOT = CONSUMERS * 128;                         // a place for each thread
-  static constexpr int PIECES = COLUMNS / 64, PIECE_BYTES = 16 * 128;  // of a warp's 16 rows, before they are stored
+  static constexpr int GROUPS = COLUMNS / 8, PART = GROUPS / SPLIT;    // groups of 8 columns; those of one block
+  static constexpr int SLOT = CONSUMERS * 128;                         // one float4 for each thread
+  static constexpr int PIECES = COLUMNS / 64, PIECE_BYTES = 16 * 128;  // 16 rows of a warp before they are stored
   static_assert(ROWS % 64 == 0 && COLUMNS % 64 == 0 && GROUPS % SPLIT == 0, "whole boxes, equal parts");
 };
 
-// Of the ring, and the parity of its phase.
+// The position in the ring, and the parity of its phase.
 template <int STAGES>
 struct Stage {
   int index = 0, parity = 0;
@@ -58,7 +58,7 @@ struct Barriers {
   ptx::mbarrier full[T::STAGES], empty[T::STAGES], landed, residual[T::WARPS];
 };
 
-// A step's position in the filter, and its channels.
+// The position of a step in the filter, and its channels.
 struct Place {
   int r, s, c;
   __device__ __forceinline__ Place(const Problem& p, int step) {
@@ -292,8 +292,8 @@ __device__ __forceinline__ void convolve(const Problem& p, const Arrays& at, cha
 
 }  // namespace implicit
 
-// A kernel of tiles of one kind; `blocks`: how many of a multiprocessor. mini_dnn/plans/implicit.py launches it.
-// (A word of its own: tools that read declarations take what a macro stands for as one kernel.)
+// A kernel for tiles of one kind, with `blocks` blocks per multiprocessor. mini_dnn/plans/implicit.py launches it.
+// IMPLICIT_GLOBAL keeps tools that read declarations from taking the definition of IMPLICIT_KERNEL for a kernel.
 #define IMPLICIT_GLOBAL extern "C" __global__ void
 #define IMPLICIT_KERNEL(name, rows, columns, stages, split, blocks)                                                \
   IMPLICIT_GLOBAL __launch_bounds__(implicit::Tile<rows, columns, stages, split>::THREADS, blocks)                 \

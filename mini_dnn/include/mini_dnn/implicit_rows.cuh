@@ -19,9 +19,9 @@
 #ifdef PTX_WGMMA
 namespace implicit_rows {
 
-constexpr int CHANNELS = 64, PIXELS = 120, GROUPS = PIXELS / 8, LINE = 128;  // bytes of a pixel
+constexpr int CHANNELS = 64, PIXELS = 120, GROUPS = PIXELS / 8, LINE = 128;  // bytes per pixel
 constexpr int WARPGROUPS = 2, THREADS = WARPGROUPS * 128 + 32, STAGES = 4, TAPS = 9;
-constexpr int WEIGHT_BYTES = CHANNELS * LINE;                       // of a place in the filter
+constexpr int WEIGHT_BYTES = CHANNELS * LINE;                       // per position in the filter
 constexpr int STAGE_BYTES = 240 * LINE, OUT_BYTES = PIXELS * LINE;  // 120 pixels, and all pixels of their windows
 constexpr int SHARED_BYTES = TAPS * WEIGHT_BYTES + STAGES * STAGE_BYTES + WARPGROUPS * OUT_BYTES;
 static_assert(STAGE_BYTES % 1024 == 0 && OUT_BYTES % 1024 == 0, "swizzled lines start there");
@@ -30,17 +30,18 @@ struct Problem {
   int N, H, W;
   bool relu, residual;
   __device__ __forceinline__ int pitch() const { return W + 2; }
-  __device__ __forceinline__ int rows() const { return PIXELS / pitch(); }            // of a tile
-  __device__ __forceinline__ int tiles() const { return (H + rows() - 1) / rows(); }  // of an image
+  __device__ __forceinline__ int rows() const { return PIXELS / pitch(); }            // rows per tile
+  __device__ __forceinline__ int tiles() const { return (H + rows() - 1) / rows(); }  // tiles per image
 };
 
-struct Maps {  // of x: (N H, W, 64) in boxes of a row and its two zeros; of w; of residual and y in boxes of a row
+// Tensor maps of x, (N H, W, 64) in boxes of a row and its two zeros; of w; of residual and y in boxes of a row.
+struct Maps {
   const ptx::TensorMap &x, &w, &residual, &y;
 };
 
 struct Barriers {
   ptx::mbarrier weights, full[STAGES], empty[STAGES];
-  // of a warpgroup: its part for what goes out is free; the residual has come there; all warps have written
+  // for each warpgroup: its part of the output memory is free; the residual has arrived; all warps have written
   ptx::mbarrier free[WARPGROUPS], residual[WARPGROUPS], written[WARPGROUPS];
 };
 
