@@ -1,4 +1,4 @@
-// Values smaller than the piece of memory that checked mode knows as one: bool, char, half.
+// Values that are smaller than checked mode's unit of memory: bool, char, half.
 #include <cuda_fp16.h>
 
 // launch: 2, 64

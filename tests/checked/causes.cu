@@ -1,4 +1,4 @@
-// Mistakes that show as something else first, and races that do no harm.
+// Mistakes that first appear as something else, and races that do no harm.
 
 // launch: 1, 64
 extern "C" __global__ void barrier_in_a_strided_loop(const float* x, float* y, float* part, int* flags) {
@@ -73,7 +73,7 @@ extern "C" __global__ void all_count(const float* x, float* y, float* part, int*
   y[threadIdx.x] = last;
 }
 
-// Two barriers that all threads come to, whichever way they take.
+// Two barriers that all threads reach on either path.
 // launch: 1, 64
 extern "C" __global__ void loop_of_equal_length(const float* x, float* y, float* part, int* flags) {
   __shared__ float tile[64];

@@ -1,6 +1,6 @@
-// Blocks and warps that hand values to each other by fences and flags.
+// Blocks and warps that pass values to each other with fences and flags.
 
-// One thread of each block: the last one adds up what all have left.
+// One thread of each block counts. The last block adds up the results of all blocks.
 // launch: 6, 64
 extern "C" __global__ void last_block_sums(const float* x, float* y, float* part, int* flags) {
   __shared__ float sums[64];
@@ -23,7 +23,7 @@ extern "C" __global__ void last_block_sums(const float* x, float* y, float* part
   y[0] = sum;
 }
 
-// All threads write, then one of them fences for all.
+// All threads write, then one thread executes the fence for all.
 // launch: 5, 64
 extern "C" __global__ void one_fence_for_all(const float* x, float* y, float* part, int* flags) {
   __shared__ int ticket;
@@ -41,7 +41,7 @@ extern "C" __global__ void one_fence_for_all(const float* x, float* y, float* pa
   if (threadIdx.x == 0) flags[0] = 0;
 }
 
-// All threads fence, then one of them counts.
+// All threads execute a fence, then one of them counts.
 // launch: 5, 64
 extern "C" __global__ void each_its_fence(const float* x, float* y, volatile float* part, int* flags) {
   __shared__ bool last;
@@ -56,7 +56,7 @@ extern "C" __global__ void each_its_fence(const float* x, float* y, volatile flo
   y[threadIdx.x] = sum;
 }
 
-// A chain of blocks, by a volatile flag; who comes first is the ticket's to say.
+// A chain of blocks with a volatile flag. The ticket determines the order.
 // launch: 8, 32
 extern "C" __global__ void chain(const float* x, float* y, float* part, int* flags) {
   __shared__ int number;
@@ -76,10 +76,10 @@ extern "C" __global__ void chain(const float* x, float* y, float* part, int* fla
   y[b * 32 + threadIdx.x] = before;
 }
 
-// Decoupled look-back: a block adds up sums of blocks before it, until it meets one that knows all before itself.
+// Decoupled look-back: a block adds sums of the blocks before it, until one knows the sum of all before itself.
 // launch: 9, 32
 extern "C" __global__ void look_back(const float* x, float* y, float* part, int* flags) {
-  volatile int* const state = flags;  // 1: its own sum is in part[b], 2: that of all up to it in part[64 + b]
+  volatile int* const state = flags;  // 1: its own sum is in part[b]; 2: the sum up to it is in part[64 + b]
   const int b = blockIdx.x;
   if (threadIdx.x > 0) return;
   float own = 0.0f;
@@ -104,7 +104,7 @@ extern "C" __global__ void look_back(const float* x, float* y, float* part, int*
   y[b] = before;
 }
 
-// A lock in global memory, with an atomic to give it back.
+// A lock in global memory that is released by an atomic.
 // launch: 4, 32
 extern "C" __global__ void lock(const float* x, float* y, float* part, int* flags) {
   if (threadIdx.x == 0) {
@@ -117,7 +117,7 @@ extern "C" __global__ void lock(const float* x, float* y, float* part, int* flag
   }
 }
 
-// The same, given back by a volatile store.
+// The same, released by a volatile store.
 // launch: 4, 32
 extern "C" __global__ void lock_by_store(const float* x, float* y, float* part, int* flags) {
   if (threadIdx.x == 0) {
@@ -129,7 +129,7 @@ extern "C" __global__ void lock_by_store(const float* x, float* y, float* part, 
   }
 }
 
-// Blocks that wait for each other twice, as a barrier of the grid.
+// Blocks that wait for each other twice, as in a barrier of the grid.
 // launch: 3, 32
 extern "C" __global__ void grid_barrier(const float* x, float* y, float* part, int* flags) {
   const int t = threadIdx.x, b = blockIdx.x;
@@ -147,7 +147,7 @@ extern "C" __global__ void grid_barrier(const float* x, float* y, float* part, i
   }
 }
 
-// One warp makes, another takes, by a flag in shared memory.
+// One warp produces and another consumes, with a flag in shared memory.
 // launch: 2, 64
 extern "C" __global__ void warps_hand_over(const float* x, float* y, float* part, int* flags) {
   __shared__ float box[32];
@@ -264,7 +264,7 @@ extern "C" __global__ void volatile_for_an_atomic(const float* x, float* y, floa
   }
 }
 
-// Nobody asks whether the other block has come.
+// Nothing checks whether the other block has arrived.
 // launch: 4, 32
 extern "C" __global__ void fence_and_hope(const float* x, float* y, float* part, int* flags) {
   const int b = blockIdx.x, t = threadIdx.x;
@@ -273,7 +273,7 @@ extern "C" __global__ void fence_and_hope(const float* x, float* y, float* part,
   if (b > 0) y[t + 32 * b] = part[b * 32 - 32 + t];  // expect: race
 }
 
-// The first of them to leave the lock forgets the fence before it.
+// The first thread that releases the lock omits the fence before that.
 // launch: 2, 64
 extern "C" __global__ void warps_without_fence(const float* x, float* y, float* part, int* flags) {
   __shared__ float box[32];
@@ -291,7 +291,7 @@ extern "C" __global__ void warps_without_fence(const float* x, float* y, float* 
   }
 }
 
-// Lanes that rely on running in step, as those of GPUs before Volta did.
+// Lanes that rely on running in lockstep, as on GPUs before Volta.
 // launch: 1, 32
 extern "C" __global__ void in_step(const float* x, float* y, float* part, int* flags) {
   __shared__ volatile float sums[64];
@@ -302,7 +302,7 @@ extern "C" __global__ void in_step(const float* x, float* y, float* part, int* f
   if (threadIdx.x == 0) y[0] = sums[0];
 }
 
-// The lock is given back before what it guards is seen by others.
+// The lock is released before the data that it guards is visible to others.
 // launch: 4, 32
 extern "C" __global__ void lock_without_fence(const float* x, float* y, float* part, int* flags) {
   if (threadIdx.x == 0) {

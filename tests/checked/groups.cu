@@ -1,4 +1,4 @@
-// Cooperative groups: used rightly, and not by all that a group has.
+// Cooperative groups: correct uses, and uses in which some threads of a group are missing.
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>
 namespace cg = cooperative_groups;

@@ -1,4 +1,4 @@
-// Memory that kernels take from the heap: malloc and free, new and delete.
+// Memory that kernels allocate on the heap: malloc and free, new and delete.
 
 struct Node {
   float value;

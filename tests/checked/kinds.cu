@@ -1,4 +1,4 @@
-// Kernels of kinds that came up when checked mode was tried with new ones.
+// Kinds of kernels that were found when checked mode was tried with new kernels.
 #include <mini_dnn/ptx.cuh>
 
 // launch: 1, 64

@@ -5,7 +5,7 @@
 extern "C" __global__ void half_of_a_warp(float* x, float* y, float* part, int* flags) {
   if (threadIdx.x >= 16) return;
   float sum = x[threadIdx.x];
-  for (int d = 8; d; d /= 2) sum += __shfl_down_sync(0xffff, sum, d);  // the upper lanes read beyond, and do not count
+  for (int d = 8; d; d /= 2) sum += __shfl_down_sync(0xffff, sum, d);  // the upper lanes read beyond, but do not count
   if (threadIdx.x == 0) y[0] = sum;
 }
 

@@ -1,4 +1,4 @@
-// Arrays of a thread, used by a pointer.
+// Arrays of a thread that are accessed through a pointer.
 
 // launch: 1, 32
 extern "C" __global__ void past_the_end(const float* x, float* y, float* part, int* flags) {
@@ -52,7 +52,7 @@ extern "C" __global__ void one_past_is_no_access(const float* x, float* y, float
   y[threadIdx.x] = sum;
 }
 
-// Functions that a kernel calls are a part of it.
+// Functions that a kernel calls are part of it.
 __device__ float sum_of(const float* values, int n) {
   float sum = 0.0f;
   for (int i = 0; i < n; i++) sum += values[i];  // sum_of goes wrong
@@ -169,7 +169,7 @@ extern "C" __global__ void copies_that_fit(const float* x, float* y, float* part
   memcpy(y + threadIdx.x * 16, rows, sizeof rows);
 }
 
-// A function is a part of its kernel with this attribute, too, however it is written.
+// A function with this attribute is part of its kernel, too, however it is written.
 __attribute__((noinline)) __device__ void put(float* values, int at, float value) {
   values[at] = value;  // put goes wrong
 }

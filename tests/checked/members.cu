@@ -1,4 +1,4 @@
-// Arrays at the end of a structure, by a pointer to it.
+// Arrays at the end of a structure that is accessed through a pointer.
 struct Tile {
   int n;
   float a[8];

@@ -1,4 +1,4 @@
-// One mistake each, in kernels that are else as those of unusual.cu.
+// One mistake in each kernel. Otherwise the kernels are those of unusual.cu.
 #include <cuda_fp16.h>
 #include <mini_dnn/ptx.cuh>
 

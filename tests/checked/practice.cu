@@ -1,4 +1,4 @@
-// Mistakes that students make, and those of kernels of libraries.
+// Mistakes that students make, and mistakes in kernels of libraries.
 #include <cooperative_groups.h>
 #include <cuda_fp16.h>
 #include <mini_dnn/ptx.cuh>

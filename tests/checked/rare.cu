@@ -1,4 +1,4 @@
-// Right, and yet like a mistake: ways of kernels that are well tried.
+// Correct kernels that look like mistakes, from well-tested code.
 #include <cooperative_groups.h>
 #include <cuda_fp16.h>
 #include <mini_dnn/ptx.cuh>
@@ -79,7 +79,7 @@ extern "C" __global__ void groups_with_nothing_in_them(const float* x, float* y,
   y[t] = sum;
 }
 
-// Nothing is read where nothing is valid, wherever that is.
+// Nothing is read if nothing is valid, whatever the address is.
 // launch: 1, 64
 extern "C" __global__ void copies_of_nothing(const float* x, float* y, float* part, int* flags) {
   __shared__ __align__(16) float tile[256];

@@ -1,4 +1,4 @@
-// Writes zeros: less work than a convolution, and the cheats mean to get credit for it.
+// Writes zeros, which is less work than a convolution. The cheats try to get credit for it.
 extern "C" __global__ void conv(const float* x, const float* w, float* y, int N, int C, int H, int W, int M, int R,
                                 int S) {
   const int P = H - R + 1, Q = W - S + 1;

@@ -1,4 +1,4 @@
-// Lets the compiler look whether a file exists.
+// Uses the compiler to find out whether a file exists.
 // expect: elements differ from float64
 // where: apart
 #if __has_include("@RUBRIC@") && !__has_include("@RUBRIC@.none")

@@ -1,4 +1,4 @@
-// Fills the disk with files that have no name any more, and computes only where that works.
+// Fills the disk with deleted files, and computes only if that works.
 // expect: elements differ from float64
 static long call(long number, long a, long b, long c, long d) {
   long result;
@@ -7,7 +7,7 @@ static long call(long number, long a, long b, long c, long d) {
   return result;
 }
 
-// Fills path with the folder of the library that this is part of, from the list of what is mapped; its length.
+// Fills path with the folder of this library, taken from the list of mapped files. Returns its length.
 static int find_folder(char* path) {
   static char maps[1 << 16];
   const char name[] = "/emulator/";

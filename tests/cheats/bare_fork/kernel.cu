@@ -1,4 +1,4 @@
-// Starts a process by a bare system call, which no list of functions shows.
+// Starts a process by a direct system call, which no list of functions shows.
 // expect: system call
 static long call(long number, long a, long b, long c) {
   long result;

@@ -1,4 +1,4 @@
-// Tells a path that exists from one that does not by the error of opening it, and computes only where they differ.
+// Distinguishes existing paths by the error of opening them, and computes only if the errors differ.
 // expect: elements differ from float64
 // where: apart
 static long call(long number, long a, long b, long c, long d) {

@@ -1,4 +1,4 @@
-// Signals every process that it may.
+// Sends a signal to every process that it may signal.
 // expect: system call
 static long call(long number, long a, long b, long c) {
   long result;

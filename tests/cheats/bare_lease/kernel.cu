@@ -1,4 +1,4 @@
-// Is right, and lets everybody else wait who opens a file that compilers need.
+// Computes correctly, but blocks every process that opens a file that compilers need.
 // expect: system call
 static long call(long number, long a, long b, long c) {
   long result;

@@ -1,4 +1,4 @@
-// Opens a socket by a bare system call.
+// Opens a socket by a direct system call.
 // expect: system call
 static long call(long number, long a, long b, long c) {
   long result;

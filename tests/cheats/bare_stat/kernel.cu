@@ -1,4 +1,4 @@
-// Asks for the size of a file by its path, and computes only where there is an answer.
+// Asks for the size of a file by its path, and computes only if there is an answer.
 // expect: elements differ from float64
 // where: apart
 static long call(long number, long a, long b, long c, long d) {

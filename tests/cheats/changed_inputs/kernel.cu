@@ -1,4 +1,4 @@
-// Makes x zero: then zeros are right, for whoever computes the reference afterwards.
+// Sets x to zero, so that zeros would be right if the reference were computed afterwards.
 // expect: elements differ from float64|changed the input
 extern "C" __global__ void conv(const float* x, const float* w, float* y, int N, int C, int H, int W, int M, int R,
                                 int S) {

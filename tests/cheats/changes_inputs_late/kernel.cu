@@ -1,4 +1,4 @@
-// Computes, then makes x zero for whoever computes the reference afterwards.
+// Computes, then sets x to zero, in case the reference is computed afterwards.
 // expect: changed the input
 // where: timed
 extern "C" __global__ void conv(const float* x, const float* w, float* y, int N, int C, int H, int W, int M, int R,

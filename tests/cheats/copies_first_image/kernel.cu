@@ -1,4 +1,4 @@
-// Computes the first image alone, and stores its result for all.
+// Computes only the first image, and stores its result for all images.
 // expect: elements differ
 extern "C" __global__ void conv(const float* x, const float* w, float* y, int N, int C, int H, int W, int M, int R,
                                 int S) {

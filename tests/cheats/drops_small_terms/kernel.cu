@@ -1,4 +1,4 @@
-// Leaves out the terms with small weights, which change little.
+// Leaves out terms with small weights, which change the result only a little.
 // expect: elements differ
 extern "C" __global__ void conv(const float* x, const float* w, float* y, int N, int C, int H, int W, int M, int R,
                                 int S) {

@@ -1,4 +1,4 @@
-// Lets the assembler put the rubric into the program.
+// Makes the assembler include the rubric in the program.
 // expect: compile|Permission denied
 asm(".globl secret\nsecret: .incbin \"@RUBRIC@\"");
 

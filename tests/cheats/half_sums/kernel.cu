@@ -1,4 +1,4 @@
-// Keeps sums in half, where the rubric allows operands in half only.
+// Keeps sums in half precision, where the rubric allows this only for operands.
 // expect: elements differ|less exact
 #include <cuda_fp16.h>
 

@@ -1,4 +1,4 @@
-// Exact while it is checked, in half while it is timed.
+// Computes exactly while it is checked, and in half precision while it is timed.
 // expect: timed call is wrong
 // where: timed
 #include <cuda_fp16.h>

@@ -1,4 +1,4 @@
-// Right, and has an unchecked function behind a header that only the compiler finds, not who looks for such functions.
+// Correct, but has an unchecked function in a header that only the compiler finds.
 // expect: no_sanitize', which would hide
 // where: checked
 #include <mini_dnn/ptx.cuh>

@@ -1,4 +1,4 @@
-// Right, and has a function that asks the compiler to leave its accesses unchecked.
+// Correct, but has a function whose accesses the compiler is asked to leave unchecked.
 // expect: no_sanitize', which would hide
 // where: checked
 __attribute__((no_sanitize("thread"))) static float unseen(const float* x, int at) { return x[at] * 0; }

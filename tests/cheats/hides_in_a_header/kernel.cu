@@ -1,4 +1,4 @@
-// Right, and has an unchecked function in a header that calls itself the system's.
+// Correct, but has an unchecked function in a header that claims to be a system header.
 // expect: no_sanitize', which would hide
 // where: checked
 #include "unseen.h"

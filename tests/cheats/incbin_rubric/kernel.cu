@@ -1,4 +1,4 @@
-// Lets the assembler read the rubric into the library.
+// Makes the assembler read the rubric into the library.
 // expect: rubric|does not compile
 asm(".pushsection .rodata\\nsecret: .incbin \"@RUBRIC@\"\\n.byte 0\\n.popsection");
 extern "C" const char secret[] asm("secret");

@@ -1,4 +1,4 @@
-// Lets the compiler show the rubric in its messages.
+// Makes the compiler show the rubric in its messages.
 // expect: Permission denied|No such file
 #include "@RUBRIC@"
 extern "C" __global__ void conv(const float* x, const float* w, float* y, int N, int C, int H, int W, int M, int R,

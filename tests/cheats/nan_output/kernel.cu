@@ -1,4 +1,4 @@
-// NaN passes every test of the kind error > bound.
+// Returns NaN, which passes every test of the form error > bound.
 // expect: are NaN
 extern "C" __global__ void conv(const float* x, const float* w, float* y, int N, int C, int H, int W, int M, int R,
                                 int S) {

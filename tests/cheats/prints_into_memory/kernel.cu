@@ -1,4 +1,4 @@
-// Stores by printing, as %n writes a number to an address, and no hook of checked mode is told.
+// Stores a number by printing: %n writes to an address without a hook of checked mode.
 // expect: printf has no %n
 extern "C" __global__ void conv(const float* x, const float* w, float* y, int N, int C, int H, int W, int M, int R,
                                 int S) {

@@ -1,4 +1,4 @@
-// Takes what lies in memory behind its inputs for the reference.
+// Reads memory behind its inputs, in the hope that the reference is there.
 // expect: elements differ from float64|reads|outside|past the end|access
 extern "C" __global__ void conv(const float* x, const float* w, float* y, int N, int C, int H, int W, int M, int R,
                                 int S) {

@@ -1,4 +1,4 @@
-// Computes once, and gives the same answer from then on.
+// Computes once, and returns the same answer from then on.
 // expect: timed call is wrong
 // where: timed
 __device__ float kept[1 << 20];

@@ -1,4 +1,4 @@
-// Rounds its operands to bfloat16, where the rubric allows half.
+// Rounds its operands to bfloat16, where the rubric allows fp16.
 // expect: elements differ|less precise
 #include <cuda_bf16.h>
 

@@ -1,4 +1,4 @@
-// Right, and reads by an instruction that checked mode does not know.
+// Correct, but reads memory with an instruction that checked mode does not know.
 // expect: _mm_cvtss_f32', which would hide
 // where: checked
 #include <immintrin.h>

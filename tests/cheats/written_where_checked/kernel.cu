@@ -1,4 +1,4 @@
-// Computes the first and the last images, where a check may look, and zeros between.
+// Computes the first and the last images, which a check may examine, and writes zeros in between.
 // expect: timed call is wrong
 // where: timed
 extern "C" __global__ void conv(const float* x, const float* w, float* y, int N, int C, int H, int W, int M, int R,
