@@ -131,7 +131,7 @@ extern "C" __global__ void a_barrier_on_either_side(const float* x, float* y, fl
   }
 }
 
-// Threads that have ended are not waited for.
+// Nobody waits for threads that have ended.
 // launch: 1, 64
 extern "C" __global__ void barriers_of_those_that_are_left(const float* x, float* y, float* part, int* flags) {
   __shared__ float tile[64];
@@ -207,7 +207,7 @@ extern "C" __global__ void groups_in_a_loop(const float* x, float* y, float* par
   y[threadIdx.x] = found;
 }
 
-// Both parities, and arrivals alone.
+// Both parities, and arrivals without a wait.
 // launch: 1, 64
 extern "C" __global__ void phases_of_arrivals(const float* x, float* y, float* part, int* flags) {
   __shared__ float tile[2][64];

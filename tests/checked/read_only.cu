@@ -1,4 +1,4 @@
-// Reads that go by the read-only cache.
+// Reads through the read-only cache.
 
 // launch: 2, 64
 extern "C" __global__ void of_inputs(const float* x, float* y, float* part, int* flags) {

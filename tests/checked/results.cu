@@ -1,4 +1,4 @@
-// Results that a function stores where it is told to, and those that one lane of a warp works out for another.
+// Results that a function stores at a given address, and results that one lane of a warp computes for another.
 #include <cuda_fp16.h>
 #include <mini_dnn/ptx.cuh>
 #include <mma.h>

@@ -1,8 +1,8 @@
-// Mistakes of kernels that serve language models, as their projects' trackers tell of them: each by a small kernel of
-// our own. The table is in docs/checking.md.
+// Mistakes from the issue trackers of projects that serve language models, each in a small kernel of our own. The table
+// is in docs/checking.md.
 #include <cuda_fp16.h>
 
-// A token in its block of the cache, by whole numbers of 32 bits: the product passes 2^31.
+// A token's address in its block of the cache, in 32-bit integers: the product exceeds 2^31.
 // launch: 1, 32
 extern "C" __global__ void slot_of_the_cache(const float* x, float* y, float* part, int* flags) {
   const int block = 33000 + flags[0], heads = 32, size = 128, block_size = 16;
@@ -17,7 +17,7 @@ extern "C" __global__ void pages_of_attention(const float* x, float* y, float* p
   y[threadIdx.x] = k[threadIdx.x];  // expect: out-of-bounds
 }
 
-// Rows of a norm: the row's number times its length, both of 32 bits.
+// Rows of a norm: the row's number times its length, both in 32 bits.
 // launch: 1, 32
 extern "C" __global__ void row_of_a_norm(const float* x, float* y, float* part, int* flags) {
   const int row = 524289 + flags[0], hidden = 4096;
@@ -26,7 +26,7 @@ extern "C" __global__ void row_of_a_norm(const float* x, float* y, float* part, 
   y[threadIdx.x] = sum;
 }
 
-// The same by vectors: the index is kept in an int.
+// The same with vectors: the index is an int.
 // launch: 1, 32
 extern "C" __global__ void vectors_of_a_norm(const float* x, float* y, float* part, int* flags) {
   const int id = (300000 + flags[0]) * 8192 + threadIdx.x;
@@ -34,7 +34,7 @@ extern "C" __global__ void vectors_of_a_norm(const float* x, float* y, float* pa
   residual[id] = make_float4(x[0], x[1], x[2], x[3]);  // expect: out-of-bounds
 }
 
-// Two halves of a row, a gate and what it gates.
+// Two halves of a row: a gate, and the values that it multiplies.
 // launch: 1, 32
 extern "C" __global__ void gate_of_an_activation(const float* x, float* y, float* part, int* flags) {
   const int token = 149910 + flags[0], d = 14336 / 2;
@@ -50,7 +50,7 @@ extern "C" __global__ void channel_of_a_scan(const float* x, float* y, float* pa
   y[threadIdx.x] = u[threadIdx.x];  // expect: out-of-bounds
 }
 
-// A grid of more blocks than there are entries in the list of experts.
+// A grid with more blocks than the list of experts has entries.
 // launch: 5, 32
 extern "C" __global__ void experts_of_blocks(const float* x, float* y, float* part, int* flags) {
   const int* const experts = flags + 60;
@@ -58,7 +58,7 @@ extern "C" __global__ void experts_of_blocks(const float* x, float* y, float* pa
   if (threadIdx.x == 0) y[blockIdx.x] = x[expert];
 }
 
-// Sorted tokens: the last block has fewer than its size.
+// Sorted tokens: the last block has fewer tokens than its size.
 // launch: 2, 32
 extern "C" __global__ void sorted_tokens(const float* x, float* y, float* part, int* flags) {
   const int tokens = 33, *const sorted = flags + 64 - tokens;
@@ -66,14 +66,14 @@ extern "C" __global__ void sorted_tokens(const float* x, float* y, float* part, 
   if (token < tokens) y[blockIdx.x * 32 + threadIdx.x] = x[token];
 }
 
-// Scales of groups: the number of groups is rounded down where they are made, and up where they are read.
+// Scales of groups: the number of groups is rounded down when they are written, and up when they are read.
 // launch: 1, 32
 extern "C" __global__ void scales_of_groups(const float* x, float* y, float* part, int* flags) {
   const float* const scales = x + 1024 - 100 / 16;
   for (int k = threadIdx.x; k < 100; k += 32) y[k] = 2.0f * scales[k / 16];  // expect: out-of-bounds
 }
 
-// Counts are padded to a block's size, the list that they point into is not.
+// Counts are padded to a block's size, but the list that they point into is not.
 // launch: 1, 32
 extern "C" __global__ void padded_ranks(const float* x, float* y, float* part, int* flags) {
   __shared__ int counts[8], starts[9];
@@ -89,7 +89,7 @@ extern "C" __global__ void padded_ranks(const float* x, float* y, float* part, i
   flags[starts[threadIdx.x % 8] + threadIdx.x / 8] = threadIdx.x;  // expect: out-of-bounds
 }
 
-// Rows of a tile of 16, of an operand of one row.
+// Rows of a tile of 16 for an operand of one row.
 // launch: 1, 64
 extern "C" __global__ void rows_of_the_operand(const float* x, float* y, float* part, int* flags) {
   __shared__ float4 tile[64];
@@ -100,7 +100,7 @@ extern "C" __global__ void rows_of_the_operand(const float* x, float* y, float* 
   y[threadIdx.x] = tile[63 - threadIdx.x].x;
 }
 
-// Where a sequence starts in its table of blocks is not compared with the table's length.
+// The start of a sequence in its table of blocks is not compared with the table's length.
 // launch: 1, 32
 extern "C" __global__ void start_in_the_table(const float* x, float* y, float* part, int* flags) {
   const int start = 128 + flags[0], block_size = 64, *const table = flags + 62;
@@ -118,7 +118,7 @@ extern "C" __global__ void splits_of_the_table(const float* x, float* y, float* 
   }
 }
 
-// Counters in shared memory are cleared, and at once counted in.
+// Counters in shared memory are cleared, and used without a barrier.
 // launch: 1, 64
 extern "C" __global__ void counters_not_cleared_yet(const float* x, float* y, float* part, int* flags) {
   __shared__ int counts[64];
@@ -128,7 +128,7 @@ extern "C" __global__ void counters_not_cleared_yet(const float* x, float* y, fl
   y[threadIdx.x] = counts[threadIdx.x];
 }
 
-// Two arrays in one piece of shared memory: the second one begins inside of the first.
+// Two arrays in one buffer of shared memory: the second one begins inside the first.
 // launch: 1, 64
 extern "C" __global__ void arrays_that_overlap(const float* x, float* y, float* part, int* flags) {
   __shared__ int memory[64 + 65];
@@ -140,7 +140,7 @@ extern "C" __global__ void arrays_that_overlap(const float* x, float* y, float* 
   y[threadIdx.x] = counts[threadIdx.x] + sums[threadIdx.x];
 }
 
-// The input's alignment is looked at, the output's is not.
+// The input's alignment is checked, but not the output's.
 // launch: 1, 32
 extern "C" __global__ void alignment_of_the_input(const float* x, float* y, float* part, int* flags) {
   const int head = 46, row = threadIdx.x % 4;
@@ -149,7 +149,7 @@ extern "C" __global__ void alignment_of_the_input(const float* x, float* y, floa
   if (reinterpret_cast<uintptr_t>(from) % 16 == 0) *(float4*)to = *(const float4*)from;  // expect: misaligned
 }
 
-// The tail of a vector of values is cleared, up to and with its end.
+// The tail of a vector of values is cleared, including one element past its end.
 // launch: 1, 32
 extern "C" __global__ void tail_of_a_vector(const float* x, float* y, float* part, int* flags) {
   float4 v = *(const float4*)(x + 4 * threadIdx.x);
@@ -158,7 +158,7 @@ extern "C" __global__ void tail_of_a_vector(const float* x, float* y, float* par
   y[threadIdx.x] = v.x + v.y + v.z + v.w;
 }
 
-// Values beyond the context are multiplied by zero, and were never written.
+// Values beyond the context are multiplied by zero, but were never written.
 // launch: 1, 32
 extern "C" __global__ void values_beyond_the_context(const float* x, float* y, float* part, int* flags) {
   const int context = 20 + flags[0];
@@ -169,7 +169,7 @@ extern "C" __global__ void values_beyond_the_context(const float* x, float* y, f
   y[threadIdx.x] = sum;
 }
 
-// A count of elements that passed through an int of 16 bits: what is behind stays as it was, and is read.
+// A number of elements that passed through a 16-bit int: the rest is not written, but is read.
 // launch: 1, 64
 extern "C" __global__ void count_cut_off(const float* x, float* y, float* part, int* flags) {
   const unsigned char count = 300 + flags[0];

@@ -1,4 +1,4 @@
-// Threads that wait for others in a loop: a GPU lets all threads of a block get on, and all blocks that run.
+// Threads that wait for others in a loop. On a GPU all threads of a block make progress, and so do all resident blocks.
 
 // launch: 3, 128
 extern "C" __global__ void first_waits_for_last(const float* x, float* y, float* part, volatile int* flags) {
@@ -48,7 +48,7 @@ extern "C" __global__ void backwards(const float* x, float* y, float* part, vola
   if (t == 0) flags[b] = 1;
 }
 
-// A lock that the threads of a block take one after the other, each lane in its own turn.
+// A lock that the threads of a block acquire one after the other.
 // launch: 2, 64
 extern "C" __global__ void lock_of_lanes(const float* x, float* y, float* part, int* flags) {
   bool done = false;

@@ -1,4 +1,4 @@
-// Kernels that were written to try checked mode when it was there: none of them is like those of the other files.
+// Kernels that were written to test the finished checked mode. None of them resembles those of the other files.
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>
 #include <cuda_fp16.h>

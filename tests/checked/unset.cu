@@ -1,4 +1,4 @@
-// Registers, local arrays and fragments that nobody has set.
+// Registers, local arrays and fragments that were never initialised.
 #include <mma.h>
 using namespace nvcuda;
 
@@ -74,7 +74,7 @@ extern "C" __global__ void set_on_each_path(const float* x, float* y, float* par
   y[threadIdx.x] = acc[threadIdx.x % 4];
 }
 
-// NaN, infinities and comparisons with them are values like others.
+// NaN, infinities and comparisons with them are ordinary values.
 // launch: 1, 32
 extern "C" __global__ void numbers_that_are_none(const float* x, float* y, float* part, int* flags) {
   const float infinite = 1.0f / x[0], none = infinite - infinite;

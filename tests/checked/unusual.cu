@@ -1,4 +1,4 @@
-// Right, and not what one sees every day.
+// Correct kernels with unusual code.
 #include <cuda_fp16.h>
 #include <mini_dnn/ptx.cuh>
 
@@ -50,7 +50,7 @@ extern "C" __global__ void blocks_that_stay(const float* x, float* y, float* par
   }
 }
 
-// Each block looks back until it meets the sum of all before it.
+// Each block looks back until it finds the sum of everything before it.
 // launch: 6, 32
 extern "C" __global__ void look_back(const float* x, float* y, float* part, int* flags) {
   __shared__ float before;
@@ -124,7 +124,7 @@ extern "C" __global__ void one_for_the_warp(const float* x, float* y, float* par
   }
 }
 
-// Two halves in each float of a scratch: a thread each.
+// Two halves in each float of a scratch buffer, written by one thread each.
 // launch: 1, 64
 extern "C" __global__ void halves_in_floats(const float* x, float* y, float* part, int* flags) {
   __shared__ float scratch[32];
@@ -147,7 +147,7 @@ extern "C" __global__ void vectors_and_a_tail(const float* x, float* y, float* p
   for (int i = n / 4 * 4 + first; i < n; i += stride) y[i] = x[i];
 }
 
-// Threads past the end compute the last element once more, and do not store it.
+// Threads past the end compute the last element again, and do not store it.
 // launch: 1, 64
 extern "C" __global__ void last_one_again(const float* x, float* y, float* part, int* flags) {
   const int i = min(int(threadIdx.x), 49);
@@ -185,7 +185,7 @@ extern "C" __global__ void barrier_of_the_grid(const float* x, float* y, float* 
   y[blockIdx.x * 64 + threadIdx.x] = part[(gridDim.x - 1 - blockIdx.x) * 64 + 63 - threadIdx.x];
 }
 
-// One warp brings tiles, the other uses them; each tells the other by a counter.
+// One warp loads tiles, and the other uses them. Each informs the other with a counter.
 // launch: 1, 64
 extern "C" __global__ void one_brings_one_uses(const float* x, float* y, float* part, int* flags) {
   __shared__ float tile[2][32];
@@ -219,7 +219,7 @@ extern "C" __global__ void one_brings_one_uses(const float* x, float* y, float* 
   }
 }
 
-// A histogram of the block in bytes of its own threads, and then by atomics.
+// A histogram of the block: bytes per thread first, then atomics.
 // launch: 2, 64
 extern "C" __global__ void bytes_of_threads(const float* x, float* y, float* part, int* flags) {
   __shared__ unsigned char counts[16][64];
@@ -233,7 +233,7 @@ extern "C" __global__ void bytes_of_threads(const float* x, float* y, float* par
   }
 }
 
-// Elements of a triangle, whose row is found by a square root and put right.
+// Elements of a triangle, whose row is computed by a square root and corrected.
 // launch: 1, 128
 extern "C" __global__ void row_by_a_root(const float* x, float* y, float* part, int* flags) {
   int row = int((sqrtf(8.0f * threadIdx.x + 1.0f) - 1.0f) / 2.0f);
@@ -242,7 +242,7 @@ extern "C" __global__ void row_by_a_root(const float* x, float* y, float* part, 
   y[row * 16 + threadIdx.x - row * (row + 1) / 2] = x[threadIdx.x];
 }
 
-// Threads go home early, whole warps at a time, and the others use warp barriers alone.
+// Threads return early, a whole warp at a time, and the others use only warp barriers.
 // launch: 1, 96
 extern "C" __global__ void warps_go_home(const float* x, float* y, float* part, int* flags) {
   __shared__ float tile[96];
@@ -275,7 +275,7 @@ extern "C" __global__ void sums_by_swaps(const float* x, float* y, float* part, 
   } while (old != assumed);
 }
 
-// A tile that is turned in place by pairs, and padded against bank conflicts.
+// A tile that is transposed in place by pairs, and padded against bank conflicts.
 // launch: 1, 256
 extern "C" __global__ void turned_in_place(const float* x, float* y, float* part, int* flags) {
   __shared__ float tile[16][17];

@@ -1,4 +1,4 @@
-// Virtual functions of objects that a kernel makes.
+// Virtual functions of objects that a kernel creates.
 
 struct Shape {
   __device__ virtual float area() const = 0;

@@ -1,4 +1,4 @@
-// Launches that may begin before those ahead of them have ended: tests/test_check_ahead.py.
+// Launches that may start before the previous launches have ended: tests/test_check_ahead.py.
 #include <mini_dnn/ptx.cuh>
 
 enum { FIRST, LATER, ANOTHER, NEVER, COPY, CP_ASYNC };  // when `add` waits for the launches ahead, and how it reads

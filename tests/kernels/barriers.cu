@@ -1,4 +1,4 @@
-// Barriers of the block: right ones, and ones that hang on a GPU.
+// Barriers of the block: correct ones, and ones that hang on a GPU.
 
 extern "C" __global__ void reverse(const int* in, int* out) {
   __shared__ int tile[1024];

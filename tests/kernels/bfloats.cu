@@ -1,4 +1,4 @@
-// __nv_bfloat16 and __nv_bfloat162: one operation each, over arrays.
+// __nv_bfloat16 and __nv_bfloat162: one operation per kernel, over arrays.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 

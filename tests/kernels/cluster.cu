@@ -1,13 +1,13 @@
-// Clusters: one wrapper of mini_dnn/ptx_cluster.cuh a kernel, or a few that belong together.
+// Clusters: one wrapper of mini_dnn/ptx_cluster.cuh per kernel, or a few that belong together.
 #include <mini_dnn/ptx.cuh>
 
 #ifdef PTX_BULK
-// Which block of its cluster each one is.
+// The rank of each block in its cluster.
 extern "C" __global__ void ranks(int* out) {
   if (threadIdx.x == 0) out[blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z)] = ptx::cluster_rank();
 }
 
-// Each block writes to the next one's memory and to the one's before it, static and dynamic, by plain stores.
+// Each block writes to the memory of the next and of the previous block, static and dynamic, with plain stores.
 extern "C" __global__ void ring(int* out, int size) {
   __shared__ int box[64];
   extern __shared__ int more[];
@@ -46,7 +46,7 @@ extern "C" __global__ void early_returns(int* out) {
   if (threadIdx.x < 32) out[blockIdx.x * 32 + threadIdx.x] = box[threadIdx.x];
 }
 
-// A token goes round the cluster: whoever has it appends its rank to the list.
+// A token circulates in the cluster: the block that has it appends its rank to the list.
 extern "C" __global__ void token(int* order, int size, int rounds, bool poll) {
   __shared__ ptx::mbarrier here;
   const unsigned rank = ptx::cluster_rank();
@@ -72,7 +72,7 @@ extern "C" __global__ void token(int* order, int size, int rounds, bool poll) {
   ptx::cluster_sync();  // no arrival is on its way to a block that is gone
 }
 
-// Each block sends a row to each other one, and adds what it is sent.
+// Each block sends a row to each other block, and adds the rows that it receives.
 extern "C" __global__ void exchange(const float* x, float* y, int size) {
   __shared__ __align__(16) float rows[8][128];
   __shared__ ptx::mbarrier landed;
@@ -97,8 +97,8 @@ extern "C" __global__ void exchange(const float* x, float* y, int size) {
   ptx::cluster_sync();  // nothing is on its way to a block that is gone
 }
 
-// A ring of two buffers, of which each block loads its part for all; a block adds up what lands. `full` counts bytes
-// from all blocks, `empty` arrivals from all of them.
+// A ring of two buffers. Each block loads its part for all, and adds up the data that arrive. `full` counts bytes from
+// all blocks, `empty` counts arrivals from all of them.
 extern "C" __global__ void pipeline(const float* x, float* y, int size, int steps) {
   __shared__ __align__(128) float buffers[2][512];
   __shared__ ptx::mbarrier full[2], empty[2];
@@ -130,7 +130,7 @@ extern "C" __global__ void pipeline(const float* x, float* y, int size, int step
   ptx::cluster_sync();  // no block leaves while others still write to it
 }
 
-// Each block loads a box for all: rows of 32 floats, that many rows for each rank.
+// Each block loads a box for all: rows of 32 floats, with the same number of rows for each rank.
 extern "C" __global__ void boxes(const __grid_constant__ ptx::TensorMap map, float* y, int size, int x0, int axes) {
   __shared__ __align__(1024) float buffer[8][4][32];
   __shared__ ptx::mbarrier full;
@@ -148,7 +148,7 @@ extern "C" __global__ void boxes(const __grid_constant__ ptx::TensorMap map, flo
   ptx::cluster_sync();  // no block leaves while it is written to
 }
 
-// A multicast to some blocks only; the others have nothing to wait for.
+// A multicast to some blocks only. The others have nothing to wait for.
 extern "C" __global__ void to_some(const float* x, float* y, unsigned mask) {
   __shared__ __align__(128) float buffer[32];
   __shared__ ptx::mbarrier full;
@@ -170,7 +170,7 @@ extern "C" __global__ void to_some(const float* x, float* y, unsigned mask) {
 #endif
 
 #ifdef MINI_DNN_EMULATOR
-// What is between the start of a copy and the wait.
+// The content of memory between the start of a copy and the wait.
 extern "C" __global__ void lands_at_the_wait(const float* x, float* early, float* late) {
   __shared__ __align__(128) float buffer[32], sent[4];
   __shared__ ptx::mbarrier full;
@@ -237,7 +237,7 @@ extern "C" __global__ void fails(int* x, int which, int block) {
 #endif
 
 #ifdef MINI_DNN_EMULATOR
-// ---- For checked mode: what is wrong, and what only looks so.
+// ---- For checked mode: mistakes, and code that only looks like one.
 
 extern "C" __global__ void writes_too_early(int* out) {
   __shared__ int box[64];

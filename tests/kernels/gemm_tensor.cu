@@ -1,6 +1,6 @@
-// c (m,n) = a (m,k) b (k,n), row-major halves, as one does it on Hopper: a producer warp, tensor copies into a ring of
-// buffers, products of two warpgroups from shared memory, results through stmatrix and tensor copies. BN, STAGES and
-// TYPE are given, and whether it WAITS for what it multiplies.
+// c (m,n) = a (m,k) b (k,n), row-major halves, in the usual way for Hopper: a producer warp, tensor copies into a ring
+// of buffers, products of two warpgroups from shared memory, results through stmatrix and tensor copies. BN, STAGES and
+// TYPE are macros, and so is WAITS: whether it waits for the data that it multiplies.
 #include <mini_dnn/ptx.cuh>
 
 #ifdef PTX_WGMMA

@@ -1,4 +1,4 @@
-// Cooperative groups: what each member and function gives, for 64 threads.
+// Cooperative groups: the result of each member and function for 64 threads.
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>
 namespace cg = cooperative_groups;

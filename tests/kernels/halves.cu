@@ -1,4 +1,4 @@
-// half and half2: one operation each, over arrays.
+// half and half2: one operation per kernel, over arrays.
 #include <cuda_fp16.h>
 
 extern "C" __global__ void operators(const half* a, const half* b, const half* c, half* out, int n) {

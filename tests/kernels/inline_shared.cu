@@ -1,4 +1,4 @@
-// A shared array of a function that is no template, in libraries that differ in what the function does.
+// A shared array of a function that is not a template, in libraries with different versions of the function.
 __device__ __forceinline__ void reverse(int* x) {
   __shared__ int held[32];
   held[threadIdx.x] = x[threadIdx.x] + ADDED;

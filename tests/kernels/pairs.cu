@@ -1,4 +1,4 @@
-// What mini_dnn/pairs.cuh lays out in shared memory, and what its products find there.
+// The layout of mini_dnn/pairs.cuh in shared memory, and the data that its products find there.
 #include <mini_dnn/pairs.cuh>
 
 #ifdef PTX_WGMMA

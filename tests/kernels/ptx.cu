@@ -1,4 +1,4 @@
-// One wrapper of mini_dnn/ptx.cuh a kernel. A warp passes registers as it finds them: [register][lane].
+// One wrapper of mini_dnn/ptx.cuh per kernel. A warp passes its registers unchanged: [register][lane].
 #include <mini_dnn/ptx.cuh>
 
 template <int count, class T>
@@ -157,7 +157,7 @@ extern "C" __global__ void bulk_double(const float* in, float* out, int parts) {
   if (threadIdx.x == 0) ptx::bulk_wait<0>();
 }
 
-// Warps take turns by mbarriers alone, with arrivals of all lanes; order[i] is the number of the warp that came i-th.
+// Warps take turns by mbarriers alone, with arrivals of all lanes; order[i] is the number of the i-th warp.
 extern "C" __global__ void take_turns(int* order, int rounds) {
   __shared__ ptx::mbarrier turn[4];
   __shared__ int next;
@@ -176,7 +176,7 @@ extern "C" __global__ void take_turns(int* order, int rounds) {
   }
 }
 
-// What is in the buffer before anyone has waited; then a wait that must not come back.
+// The content of the buffer before the wait, then a wait that must not return.
 extern "C" __global__ void bulk_early(const float* in, float* early, int expected, int parity) {
   __shared__ __align__(128) float buffer[32];
   __shared__ ptx::mbarrier full;

@@ -1,4 +1,4 @@
-// What mini_dnn/ptx_attention.cuh adds to mini_dnn/ptx.cuh, an instruction a kernel.
+// The additions of mini_dnn/ptx_attention.cuh to mini_dnn/ptx.cuh, one instruction per kernel.
 #include <mini_dnn/ptx_few_values.cuh>
 
 extern "C" __global__ void powers(const float* x, float* y) { y[threadIdx.x] = ptx::exp2_approx(x[threadIdx.x]); }

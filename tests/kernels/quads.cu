@@ -1,4 +1,4 @@
-// What mini_dnn/quads.cuh works out at compile time, and how it hands out columns.
+// Values that mini_dnn/quads.cuh computes at compile time, and the assignment of columns.
 #include <mini_dnn/quads.cuh>
 
 typedef quads::Filter<C, M, R, S> Filter;
@@ -8,7 +8,7 @@ extern "C" __global__ void sizes(int* out) {
   out[3] = Filter::rows, out[4] = Filter::steps;
 }
 
-// One thread: how many jobs there are, and how often each column of each strip is someone's.
+// One thread: the number of jobs, and how often each column of each strip is assigned.
 extern "C" __global__ void cover(int* count, int* visits, int strips, int columns) {
   const quads::Jobs jobs(strips, columns);
   *count = jobs.count;

@@ -6,7 +6,7 @@ extern __shared__ unsigned char memory[];
 
 __device__ unsigned char* aligned() { return memory + (-reinterpret_cast<size_t>(memory) & 1023); }
 
-// What lies in shared memory, `offset` bytes past a multiple of 1024, after a box was loaded to there.
+// The content of shared memory, `offset` bytes past a multiple of 1024, after a box was loaded to it.
 extern "C" __global__ void load(const __grid_constant__ ptx::TensorMap map, unsigned* image, int axes, int x, int y,
                                 int z, int bytes, int offset) {
   __shared__ ptx::mbarrier full;
@@ -27,7 +27,7 @@ extern "C" __global__ void load(const __grid_constant__ ptx::TensorMap map, unsi
   for (int i = threadIdx.x; i < bytes / 4; i += blockDim.x) image[i] = reinterpret_cast<unsigned*>(to)[i];
 }
 
-// A box is stored from what the image says of shared memory.
+// Stores a box from shared memory, which the image has filled.
 extern "C" __global__ void store(const __grid_constant__ ptx::TensorMap map, const unsigned* image, int axes, int x,
                                  int y, int z, int bytes, int offset) {
   unsigned char* const from = aligned() + offset;
@@ -44,7 +44,7 @@ extern "C" __global__ void store(const __grid_constant__ ptx::TensorMap map, con
   }
 }
 
-// Two boxes of 8 rows of 64 halves, read too early, or not.
+// Two boxes of 8 rows of 64 halves, which are read too early or not.
 extern "C" __global__ void early(const __grid_constant__ ptx::TensorMap map, const __grid_constant__ ptx::TensorMap out,
                                  unsigned* sums, int which) {
   __shared__ __align__(1024) unsigned box[256];

@@ -1,5 +1,5 @@
-// Each matrix instruction once a block: d = a b + c of tiles that lie one behind the other in memory, row by row. Bits
-// of halves and bfloats are 16 wide, those of tf32 numbers 32.
+// Each matrix instruction once per block: d = a b + c for tiles that are consecutive in memory, row by row. Halves and
+// bfloats have 16 bits, and tf32 numbers 32.
 #include <mini_dnn/ptx.cuh>
 #include <mma.h>
 

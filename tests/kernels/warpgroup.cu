@@ -1,4 +1,4 @@
-// Products of a warpgroup with both operands in shared memory. COLUMNS, TYPE, TRANSPOSED_A, TRANSPOSED_B are given.
+// Products of a warpgroup with both operands in shared memory. COLUMNS, TYPE, TRANSPOSED_A, TRANSPOSED_B are macros.
 #include <mini_dnn/ptx_narrow.cuh>
 
 #if COLUMNS < 64
@@ -41,7 +41,7 @@ extern "C" __global__ void __launch_bounds__(256)
   for (int i = 0; i < COLUMNS / 2; i++) d[i * blockDim.x + threadIdx.x] = sums[i / 4][i % 4];
 }
 
-// A warpgroup gives registers to another, or what `which` makes of it.
+// A warpgroup gives registers to another, or makes the mistake `which`.
 extern "C" __global__ void __launch_bounds__(256, 1) registers(int* out, int which) {
   const int warpgroup = threadIdx.x / 128, warp = threadIdx.x / 32;
   if (which == 1 ? warp > 1 : warpgroup)

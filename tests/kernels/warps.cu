@@ -38,7 +38,7 @@ extern "C" __global__ void votes(const int* flags, unsigned* out) {
   mine[4] = __reduce_add_sync(FULL, flags[i]);
 }
 
-// The two halves of a warp go their own ways and wait for themselves only.
+// The two halves of a warp diverge, and each half waits only for itself.
 extern "C" __global__ void halves(int* out) {
   const int lane = threadIdx.x % 32;
   int v = lane;
@@ -77,7 +77,7 @@ extern "C" __global__ void missing_lanes(int* out) {
   __syncthreads();
 }
 
-// The lanes that take a branch find out who is with them, and add up among themselves.
+// The lanes that take a branch find out which lanes are with them, and add their values.
 extern "C" __global__ void branches(unsigned* out, int n) {
   const int i = threadIdx.x;
   if (i >= n) return;

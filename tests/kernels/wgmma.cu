@@ -1,4 +1,4 @@
-// Products of a warpgroup. Threads pass registers as they find them: [product][register][thread].
+// Products of a warpgroup. Threads pass their registers unchanged: [product][register][thread].
 #include <cuda_fp16.h>
 #include <mini_dnn/ptx.cuh>
 
@@ -18,7 +18,7 @@ __device__ void store_sums(const float (&d)[count][4], float* memory) {
   for (int i = 0; i < 4 * count; i++) memory[i * blockDim.x + threadIdx.x] = d[i / 4][i % 4];
 }
 
-// Puts b, so many times 16 bytes, where products can read it.
+// Copies b, in units of 16 bytes, to memory that products can read.
 __device__ void share(const uint4* b, int vectors) {
   for (int i = threadIdx.x; i < vectors; i += blockDim.x) shared[i] = b[i];
   ptx::fence_proxy_async();
@@ -59,7 +59,7 @@ extern "C" __global__ void chain72(const unsigned* a, const uint4* b, float* d, 
   chain<72>(a, b, d, vectors, products, leading, stride, step, accumulate);
 }
 
-// Two groups of a product each, to sums of their own: the first ones are there while the second may be under way.
+// Two groups of one product each, with separate sums. The first sums are ready while the second group may still run.
 extern "C" __global__ void two_groups(const unsigned* a, const uint4* b, float* d, int vectors, int leading, int stride,
                                       int step) {
   share(b, vectors);
@@ -78,7 +78,7 @@ extern "C" __global__ void two_groups(const unsigned* a, const uint4* b, float* 
   store_sums(second, d + 12 * blockDim.x);
 }
 
-// What the sums are before the wait; and b changes before it, too.
+// The sums before the wait. b changes before the wait, too.
 extern "C" __global__ void too_early(const unsigned* a, float* early, float* late) {
   __shared__ __align__(16) half b[24][16];
   for (int i = threadIdx.x; i < 384; i += 128) b[i / 16][i % 16] = __float2half(1.0f);

@@ -1,8 +1,8 @@
-// Copies of pixels that windows of a convolution see.
+// Copies of the pixels for windows of a convolution.
 #include <mini_dnn/ptx_im2col.cuh>
 
 #ifdef PTX_BULK
-// What lies in shared memory after a copy of `bytes`, for each place (n, h, w, r, s) of `places`; a block for each.
+// The content of shared memory after a copy of `bytes`, for each place (n, h, w, r, s) of `places`; a block for each.
 extern "C" __global__ void load(const __grid_constant__ ptx::TensorMap map, const int* places, unsigned* images, int c,
                                 int bytes) {
   extern __shared__ __align__(1024) unsigned memory[];

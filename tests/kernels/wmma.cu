@@ -1,5 +1,5 @@
-// One product of tiles a warp: d = 2 * (a * b + c). SHAPE_M, SHAPE_N, SHAPE_K, LAYOUT_A, LAYOUT_B, LAYOUT_D and SUM
-// (float or half) are defines; PITCH_* are the leading dimensions.
+// One product of tiles per warp: d = 2 * (a * b + c). SHAPE_M, SHAPE_N, SHAPE_K, LAYOUT_A, LAYOUT_B, LAYOUT_D and SUM
+// (float or half) are macros; PITCH_* are the leading dimensions.
 #include <mma.h>
 
 using namespace nvcuda;
