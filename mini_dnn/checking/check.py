@@ -16,7 +16,7 @@ from mini_dnn.checking.large import try_some
 from mini_dnn.checking.launches import check_launches, shared_limit, static_finding
 from mini_dnn.checking.limits import Verdict, check_limits, verdict, with_defines
 from mini_dnn.checking.repeat import Examples, Runs, caught
-from mini_dnn.checking.results import LEAST, Report, Result
+from mini_dnn.checking.results import LEAST, Report, Result, own_problems, with_solvers
 from mini_dnn.checking.schedules import SCHEDULES, all_schedules, with_cause
 from mini_dnn.checking.streams import vain_wait
 from mini_dnn.device.emulator.checked import STEP_LIMIT, CheckedEmulator
@@ -52,7 +52,8 @@ def check(
     Parameters
     ----------
     problems
-        None: those of the operation, and its ordinary ones if the variant refuses some, or fails there.
+        None: those of the operation, its ordinary ones if the variant refuses some, or fails there, and its
+        particular ones if the variant calls another one.
     seed
         The seed of the inputs and of the random order.
     schedules
@@ -88,6 +89,9 @@ def check(
         results = run.all([*ordinary, *trials] if problems is None else problems)
         if any(result.refused or result.finding for result in results[: len(ordinary)]):
             results += run.all([p for p in operation.spare if p not in operation.check], results)
+        results = with_solvers(variant, results)
+        if problems is None:
+            results += run.all(own_problems(variant, results), results)
     finally:
         device.close()
     least = 1 if problems is not None else LEAST

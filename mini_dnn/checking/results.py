@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mini_dnn.checking.causes import mistakes
 from mini_dnn.device.finding import Finding, Party, Place
+from mini_dnn.variant import Variant
 
 TELLING = (
     2  # problems of a kind, and of all others, from which on it is no coincidence that only one kind fails
@@ -26,6 +27,7 @@ class Result:
     refused: str = ""
     more: tuple[Finding, ...] = ()  # a GPU goes on after the first; other orders show other mistakes
     sampled: bool = False  # some blocks were run, and not all
+    solver: str = ""  # another variant, which the plan calls for the whole problem
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -54,9 +56,10 @@ class Report:
 
     @property
     def enough(self) -> bool:
-        """Whether enough problems were run to say that nothing is wrong."""
-        whole = [result for result in self.ran if not result.sampled]
-        return len(whole if self.least > 1 else self.ran) >= self.least
+        """Whether the variant's own kernels ran at enough problems to say that nothing is wrong."""
+        own = [result for result in self.ran if not result.solver]
+        whole = [result for result in own if not result.sampled]
+        return len(whole if self.least > 1 else own) >= self.least
 
     @property
     def clean(self) -> bool:
@@ -98,7 +101,8 @@ class Report:
         ``note``: what a checker could not see, and what was done instead; or empty.
         ``shapes``, one for each problem: its fields, such as ``N C H W M R S``; ``clean``; ``refused``, the
         limit that kept the variant from being run at it, or empty; ``sampled``: it is too large, and some of
-        its blocks were run; ``kinds`` of its findings.
+        its blocks were run; ``solver``: another variant that the plan calls for this problem, or empty;
+        ``kinds`` of its findings.
         ``findings``, each mistake once: ``kind`` (out-of-bounds, race, divergence, uninitialised,
         misaligned, fault, launch, unwritten, wrong ...); ``what``, ``cure`` and ``notes`` in words;
         ``effects``, what else the mistake showed as: ``kind``, ``what``, ``array`` and ``place`` of each;
@@ -122,6 +126,7 @@ class Report:
                     "clean": r.finding is None and not r.refused,
                     "refused": r.refused,
                     "sampled": r.sampled,
+                    "solver": r.solver,
                     "kinds": [f.kind for f in r.findings],
                 }
                 for r in self.results
@@ -145,6 +150,20 @@ class Report:
                 for f, problems in self.findings.items()
             ],
         }
+
+
+def with_solvers(variant: Variant, results: Iterable[Result]) -> list[Result]:
+    """The results, with the name of the variant whose kernels solved a problem, if it is another one."""
+    solvers = [(result, variant.solver(result.problem).name) for result in results]
+    return [result if name == variant.name else replace(result, solver=name) for result, name in solvers]
+
+
+def own_problems(variant: Variant, results: Sequence[Result]) -> list[Any]:
+    """Further problems for a variant that calls another one for some of those that were run."""
+    if not any(result.solver for result in results):
+        return []
+    taken = [problem for problem in variant.operation.particular if not variant.limit_for(problem)]
+    return [problem for problem in taken if variant.solver(problem) is variant]
 
 
 def _party(party: Party | None) -> dict[str, Any] | None:
