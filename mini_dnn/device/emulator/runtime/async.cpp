@@ -135,6 +135,7 @@ void start_load(Copy copy, void* barrier, Site site) {
   check_copy_started(copy);
   count(copy);
   Barrier& b = find_barrier_anywhere(barrier, copy_name(copy.kind, copy.multicast), site, copy.call);
+  if (copy.kind != CopyKind::store_async) check_barrier_fenced(b, copy);
   if (!b.pending && b.copied_bytes() == b.expected_bytes) settle(b, true);
   b.copies.push_back(copy);
   settle(b, !b.waiters.empty());
@@ -190,6 +191,7 @@ void barrier_init(void* address, unsigned arrivals, Site site) {
   auto& barriers = the_async().barriers;
   std::erase_if(barriers, [&](const Barrier& b) { return b.address == address; });
   barriers.push_back({address, arrivals, arrivals, 0, 0, {}, {}, this_worker});
+  note_barrier_made(barriers.back());
 }
 
 namespace {

@@ -53,6 +53,9 @@ struct BarrierNotes {
   uint64_t block, pc;
   uint32_t epoch = 0;      // when; 0: none
   uint32_t reads[8] = {};  // what each block has read before its arrival for this phase is older
+  unsigned maker = 0;      // the thread that initialised it
+  uint32_t made = 0;       // when
+  uint64_t made_pc = 0;
 };
 #else
 struct BarrierNotes {};
@@ -145,11 +148,15 @@ void check_copy_landed(const Copy& copy);  // and is under way no more
 void check_copy_left(const Copy& copy);    // at the end of the block nobody had waited for it
 void check_barrier_made(void* barrier, const void* call);
 void check_barrier_used(void* barrier, const char* what, const void* call);
+void note_barrier_made(Barrier& barrier);
+void check_barrier_fenced(const Barrier& barrier, const Copy& copy);
 void check_arrived(Barrier& barrier);
 void check_waited(Barrier& barrier);  // for all phases that are complete
 void follow_wait();                   // this thread goes on: checked/ahead.cpp
 void check_phase_completed(Barrier& barrier);
 void check_product_reads(const Product& product);
+void check_registers(const Product& product, const float* d, const unsigned* a, const void* call);  // of this thread
+void note_sums(const Product& product);
 void check_product_started(Product& product);
 void check_product_committed(const Product& product);
 void check_product_made(const Product& product);
@@ -163,11 +170,14 @@ inline void check_copy_landed(const Copy&) {}
 inline void check_copy_left(const Copy&) {}
 inline void check_barrier_made(void*, const void*) {}
 inline void check_barrier_used(void*, const char*, const void*) {}
+inline void note_barrier_made(Barrier&) {}
+inline void check_barrier_fenced(const Barrier&, const Copy&) {}
 inline void check_arrived(Barrier&) {}
 inline void check_waited(Barrier&) {}
 inline void follow_wait() {}
 inline void check_phase_completed(Barrier&) {}
 inline void check_product_reads(const Product&) {}
+inline void check_registers(const Product&, const float*, const unsigned*, const void*) {}
 inline void check_product_started(Product&) {}
 inline void check_product_committed(const Product&) {}
 inline void check_product_made(const Product&) {}

@@ -61,8 +61,10 @@ void set_registers(int count, bool more, Site site);
 // Of no effect here, as copies land at their waits, long after; checked mode looks whether there is one.
 #ifdef EMULATOR_CHECKED
 void note_proxy_fence();
+void note_register_fence();
 #else
 inline void note_proxy_fence() {}
+inline void note_register_fence() {}
 #endif
 
 // The launches ahead have ended: checked/ahead.cpp.

@@ -29,8 +29,8 @@ EMULATOR_ACCESS unsigned long long matrix_descriptor_128b_lines(const void* p, u
                                                                 Site site = Site::current()) {
   return matrix_descriptor_128b(p, leading, stride, site) | 1ull << 61;  // a mark that a GPU has not
 }
-// Of no effect here, as products read their registers at once and do the rest at their wait; it is not checked.
-inline void wgmma_fence() {}
+// Of no effect here, as products read their registers at once; checked mode looks whether there is one.
+inline void wgmma_fence() { note_register_fence(); }
 template <int n, bool accumulate>
 EMULATOR_ACCESS void wgmma_m64k16(float (&d)[n / 8][4], const unsigned (&a)[4], unsigned long long b,
                                   Site site = Site::current()) {
