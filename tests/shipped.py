@@ -16,8 +16,10 @@ def small_problem(name: str) -> Any:
     An operation's first problem shows least.
     """
     variant = find(name)
-    among = [*variant.operation.check, *variant.operation.spare]
+    operation = variant.operation
+    among = [*operation.check, *operation.spare, *operation.particular]
     taken = [problem for problem in among if not variant.limit_for(problem)]
+    taken = [problem for problem in taken if variant.solver(problem) is variant] or taken
     if variant.op in NETWORKS:  # the work of their problems differs by a factor of a hundred
         return min(taken[1:3], key=lambda problem: problem.flops)
     return SMALL[0] if variant.op == "conv2d" else taken[:2][-1]

@@ -61,6 +61,14 @@ def test_a_sheet_says_how_it_is_graded(tmp_path: Path) -> None:
         assert secret not in text
 
 
+def test_a_variant_that_only_the_rubric_names(tmp_path: Path) -> None:
+    (tmp_path / "rubric.toml").write_text(HIDDEN.replace("softmax/v1_warp", "softmax/mine"))
+    text = sheet("softmax", rubric.load(tmp_path / "rubric.toml"))
+    assert "| `softmax/mine` | your own | – | fp32 | optional |" in text
+    assert "python run.py new softmax/mine --from softmax/v0_naive" in text
+    assert "| `softmax/mine` (extra) | 4 | 3 | 1 | 2 | 10 |" in text
+
+
 def test_the_final_kernel_goes_with_the_last_milestone() -> None:
     texts = {group: sheet(group, rubric.load("fa24")) for group in ("m1", "m3")}
     assert "layers/custom" in texts["m3"]

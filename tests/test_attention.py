@@ -63,6 +63,7 @@ def test_sizes_of_the_command_line(text: str, problem: AttentionShape) -> None:
         ("1,2,65", "expected 4 to 8: B,H,T,d,dtype,layout,causal,scale"),
         ("1,2,0,64", "T = 0"),
         ("1,2,65,80", "d is 80; expected 32, 64, 128: pad each q, k and v with zeros"),
+        ("1,2,65,256", "d is 256; expected 32, 64, 128: no kernel has wider heads"),
         ("1,2,65,64,bf16", "dtype is 'bf16'; expected one of fp32, fp16"),
         ("1,2,65,64,fp16,strided", "layout is 'strided'; expected one of contiguous, packed"),
         ("1,2,65,64,fp16,packed,2", "'2' is neither 0 nor 1"),

@@ -13,7 +13,7 @@ from sampling import chosen
 from shipped import CHECKABLE, SMALL, small_problem
 
 from mini_dnn.checking.check import check
-from mini_dnn.checking.results import Report
+from mini_dnn.checking.results import LEAST, Report
 from mini_dnn.checking.schedules import SCHEDULES
 from mini_dnn.cli import main
 from mini_dnn.cli.check import describe
@@ -27,6 +27,7 @@ from mini_dnn.ops.conv2d import (
     large_sums,
 )
 from mini_dnn.ops.hints import hint
+from mini_dnn.ops.softmax import Rows
 from mini_dnn.variant import Variant, find
 
 WRONG = sorted(Path(__file__).with_name("wrong").glob("*.cu"))
@@ -254,7 +255,8 @@ class TestVerb:
 @pytest.mark.parametrize("name", chosen(CHECKABLE, lambda name: name in CHECKABLE[::9]))
 def test_no_false_finding(name: str) -> None:
     report = check(find(name), [small_problem(name)])
-    assert report.clean, "\n".join(describe(report))
+    assert report.clean or report.ran[0].solver, "\n".join(describe(report))
+    assert not report.findings, "\n".join(describe(report))
 
 
 @pytest.mark.exhaustive
@@ -266,3 +268,29 @@ def test_no_false_finding_at_several_problems(name: str) -> None:
     report = check(variant, SMALL if variant.op == "conv2d" else taken)
     assert report.clean, "\n".join(describe(report))
     assert variant.op != "conv2d" or not any(result.refused for result in report.results)
+
+
+@pytest.mark.parametrize("name", [name for name in CHECKABLE if name != "gemm/v12_eighths"])
+def test_enough_problems_run_kernels_of_the_variant_itself(name: str) -> None:
+    variant = find(name)
+    operation = variant.operation
+    among = [*operation.check, *operation.spare, *operation.particular]
+    own = [p for p in among if not variant.limit_for(p) and variant.solver(p) is variant]
+    assert len(own) >= LEAST
+
+
+def test_kernels_of_another_variant_are_no_verdict(tmp_path: Path) -> None:
+    (tmp_path / "kernel.cu").write_text("// nobody launches anything of this file\n")
+    (tmp_path / "variant.py").write_text(
+        "from mini_dnn.variant import Call, Variant\n"
+        "def plan(p):\n"
+        "    return [Call('softmax/v1_warp', p, {name: name for name in p.arrays})]\n"
+        "VARIANT = Variant(op='softmax', idea='', plan=plan)\n"
+    )
+    report = check(find(tmp_path), [Rows(3, 7)])
+    assert not report.findings
+    assert not report.enough
+    assert [result.solver for result in report.ran] == ["softmax/v1_warp"]
+    told = describe(report)
+    assert told[0] == "clean           3 rows of 7, by softmax/v1_warp"
+    assert "no findings at 1 shape, all of them by the kernels of other variants, but a verdict" in told[-1]

@@ -154,6 +154,7 @@ class TestVerb:
             "clean": True,
             "sampled": False,
             "refused": "",
+            "solver": "",
             "kinds": [],
         }
 

@@ -95,7 +95,10 @@ def test_it_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "1. out-of-bounds: " in capsys.readouterr().out
     assert main(["check", "--impl", str(tmp_path), "--large", "--device", "cuda"]) == 2
     assert "--large is for the emulator" in capsys.readouterr().err
-    assert main(["check", names("linear")[0], "--large"]) == 2
+
+
+def test_an_operation_without_large_problems(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "linear/v0_naive", "--large"]) == 2
     assert "--large: linear names no such problem" in capsys.readouterr().err
 
 

@@ -31,6 +31,12 @@ def test_the_ladder_has_exercises() -> None:
     assert {"m1/direct", "m1/tiled_direct", "m2/unroll_gemm", "m3/fusion"} <= set(NAMES)
 
 
+@pytest.mark.whole
+def test_the_page_for_staff_lists_them() -> None:
+    page = (ROOT / "docs/handout.md").read_text()
+    assert [name for name in NAMES if f"`{name}`" not in page] == []
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_filled_with_the_answers_it_is_the_reference(name: str, tmp_path: Path) -> None:
     source = find(name)

@@ -27,6 +27,7 @@ PROBLEMS = [
     GemmShape(65, 70, 130, "fp16", "fp16", "nn", 1, 2.0, 0.0, 0, 72, 75),  # gaps behind rows of b and c
     GemmShape(1100, 20, 90, "fp16", "fp16"),  # several tiles, one below the other, in each eighth
     GemmShape(40, 600, 450, "fp16", "fp16"),  # more steps than a ring has stages
+    GemmShape(515, 20, 33, "fp16", "fp16"),  # tiles of a single row: the 65th of three eighths
 ]
 
 

@@ -85,8 +85,12 @@ def test_arrays_that_are_no_problem() -> None:
     assert problem == PaddedShape(1, 2, 5, 5, 3, 3, 2, 1)
     with pytest.raises(ShapeError, match="bias is \\(3,\\) float16; expected \\(3,\\) float32"):
         CONV.of(x, w, bias.astype(np.float16))
-    with pytest.raises(ShapeError, match="expected x and w of four axes"):
+    with pytest.raises(ShapeError, match=r"found 3 arrays, .*; expected x, the residual, w and bias"):
         CONV.of(x, w, bias, residual=True)
+    with pytest.raises(ShapeError, match=r"found 2 arrays, .*; expected x, w and bias. Without a bias"):
+        CONV.of(x, w)
+    with pytest.raises(ShapeError, match="expected x and w of four axes"):
+        CONV.of(x[0], w, bias)
     images = np.zeros((1, 1, 8, 8), np.float32)
     weights = [np.zeros(shape, np.float32) for shape in SMALL.weights.values()]
     assert RESNET.of(images, *weights, blocks="1-1-1-1")[0] == SMALL

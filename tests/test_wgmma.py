@@ -167,6 +167,26 @@ def test_what_checked_mode_says(checked: Kernels, which: int, kind: str, mark: s
     assert found.cure
 
 
+@pytest.mark.parametrize(
+    ("which", "words"),
+    [
+        (0, "in a thread that has not called wgmma_fence()"),
+        (1, "adds to sums that the thread has changed since its last wgmma_fence()"),
+        (2, "reads registers of a that the thread has changed since its last wgmma_fence()"),
+    ],
+)
+def test_registers_that_no_fence_follows(checked: Kernels, which: int, words: str) -> None:
+    memory = np.zeros(192, np.float32)
+    with pytest.raises(KernelError) as caught:
+        checked("unfenced", (1,), (128,), memory, INT(which), shared=768)
+    found = caught.value.finding
+    assert found.what == f"wgmma_m64k16 {words}"
+    assert found.place is not None
+    assert found.place.line == line_of(SOURCE, "// of registers")
+    checked("unfenced", (1,), (128,), memory, INT(3), shared=768)
+    assert (memory[:128] == 1).all()
+
+
 def test_b_is_written_before_the_wait(checked: Kernels) -> None:
     a, d = np.zeros((4, 128), np.uint32), np.zeros((12, 128), np.float32)
     with pytest.raises(KernelError, match=r"write of b.* while a wgmma_m64k16 that will read it") as caught:

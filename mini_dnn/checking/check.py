@@ -16,7 +16,7 @@ from mini_dnn.checking.large import try_some
 from mini_dnn.checking.launches import check_launches, shared_limit, static_finding
 from mini_dnn.checking.limits import Verdict, check_limits, verdict, with_defines
 from mini_dnn.checking.repeat import Examples, Runs, caught
-from mini_dnn.checking.results import LEAST, Report, Result
+from mini_dnn.checking.results import LEAST, Report, Result, own_problems, with_solvers
 from mini_dnn.checking.schedules import SCHEDULES, all_schedules, with_cause
 from mini_dnn.checking.streams import vain_wait
 from mini_dnn.device.emulator.checked import STEP_LIMIT, CheckedEmulator
@@ -54,8 +54,8 @@ def check(
     Parameters
     ----------
     problems
-        The problems; by default those of the operation, and ordinary ones if the variant refuses some or
-        fails.
+        The problems; by default those of the operation, ordinary ones if the variant refuses some or fails,
+        and particular ones if the variant calls another one.
     seed
         The seed of the inputs and of the random order.
     schedules
@@ -91,6 +91,9 @@ def check(
         results = run.all([*ordinary, *trials] if problems is None else problems)
         if any(result.refused or result.finding for result in results[: len(ordinary)]):
             results += run.all([p for p in operation.spare if p not in operation.check], results)
+        results = with_solvers(variant, results)
+        if problems is None:
+            results += run.all(own_problems(variant, results), results)
     finally:
         device.close()
     least = 1 if problems is not None else LEAST

@@ -16,7 +16,7 @@ from mini_dnn.checking import sanitizer
 from mini_dnn.checking.causes import each_once
 from mini_dnn.checking.check import Progress
 from mini_dnn.checking.judge import judge
-from mini_dnn.checking.results import LEAST, Report, Result
+from mini_dnn.checking.results import LEAST, Report, Result, own_problems, with_solvers
 from mini_dnn.checking.verdicts import Run, verdicts
 from mini_dnn.device import tools
 from mini_dnn.device.cures import CURES
@@ -82,8 +82,7 @@ def check_cuda(
     Parameters
     ----------
     problems
-        The problems; by default those of the operation, and ordinary ones if the variant refuses some or
-        fails.
+        The problems; the default is that of `check`.
     progress
         Called with the number of complete stages, and the number of all stages.
 
@@ -98,6 +97,10 @@ def check_cuda(
     results, seen = _round(variant, operation.check if problems is None else problems, seed, progress)
     if problems is None and any(result.refused or result.finding for result in results):
         more, also = _round(variant, [p for p in operation.spare if p not in operation.check], seed, progress)
+        results, seen = [*results, *more], seen or also
+    results = with_solvers(variant, results)
+    if problems is None and (own := own_problems(variant, results)):
+        more, also = _round(variant, own, seed, progress)
         results, seen = [*results, *more], seen or also
     run = seen or Run(None, "no GPU was needed", 0)
     least = 1 if problems is not None else LEAST

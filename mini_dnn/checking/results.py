@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mini_dnn.checking.causes import mistakes
 from mini_dnn.device.finding import Finding, Party, Place
+from mini_dnn.variant import Variant
 
 TELLING = 2  # this many problems of a kind, and of others: it is no coincidence that only one kind fails
 LEAST = 3  # of the problems chosen here, this many must run for a verdict
@@ -28,6 +29,7 @@ class Result:
     # Further findings: a GPU continues after the first, and other orders show other mistakes
     more: tuple[Finding, ...] = ()
     sampled: bool = False  # only some of the blocks ran
+    solver: str = ""  # another variant, which the plan calls for the whole problem
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -56,9 +58,10 @@ class Report:
 
     @property
     def enough(self) -> bool:
-        """Whether enough problems were run for a verdict."""
-        whole = [result for result in self.ran if not result.sampled]
-        return len(whole if self.least > 1 else self.ran) >= self.least
+        """Whether the variant's own kernels ran at enough problems for a verdict."""
+        own = [result for result in self.ran if not result.solver]
+        whole = [result for result in own if not result.sampled]
+        return len(whole if self.least > 1 else own) >= self.least
 
     @property
     def clean(self) -> bool:
@@ -101,7 +104,8 @@ class Report:
 
         ``shapes`` has an entry for each problem: its fields, such as ``N C H W M R S``; ``clean``;
         ``refused``, the limit that prevented a run, or empty; ``sampled``, whether only some blocks ran
-        because the problem is too large; and ``kinds`` of its findings.
+        because the problem is too large; ``solver``, another variant that the plan calls for this problem,
+        or empty; and ``kinds`` of its findings.
 
         ``findings`` has each mistake once: ``kind`` (out-of-bounds, race, divergence, uninitialised,
         misaligned, fault, launch, unwritten, wrong ...); ``what``, ``cure`` and ``notes`` in words;
@@ -126,6 +130,7 @@ class Report:
                     "clean": r.finding is None and not r.refused,
                     "refused": r.refused,
                     "sampled": r.sampled,
+                    "solver": r.solver,
                     "kinds": [f.kind for f in r.findings],
                 }
                 for r in self.results
@@ -149,6 +154,20 @@ class Report:
                 for f, problems in self.findings.items()
             ],
         }
+
+
+def with_solvers(variant: Variant, results: Iterable[Result]) -> list[Result]:
+    """The results, with the name of the variant whose kernels solved a problem, if it is another one."""
+    solvers = [(result, variant.solver(result.problem).name) for result in results]
+    return [result if name == variant.name else replace(result, solver=name) for result, name in solvers]
+
+
+def own_problems(variant: Variant, results: Sequence[Result]) -> list[Any]:
+    """Further problems for a variant that calls another one for some of those that were run."""
+    if not any(result.solver for result in results):
+        return []
+    taken = [problem for problem in variant.operation.particular if not variant.limit_for(problem)]
+    return [problem for problem in taken if variant.solver(problem) is variant]
 
 
 def _party(party: Party | None) -> dict[str, Any] | None:

@@ -201,7 +201,8 @@ def describe(report: Report) -> list[str]:
             more = f" (+{len(result.more)})" if result.more else ""
             verdict = result.finding.kind.upper() + more
         some = ", some of its blocks" if result.sampled else ""
-        lines.append(f"{verdict:<15} {result.problem}{some}")
+        by = f", by {result.solver}" if result.solver else ""
+        lines.append(f"{verdict:<15} {result.problem}{some}{by}")
     for number, (finding, problems) in enumerate(report.findings.items(), 1):
         lines += ["", f"{number}. {finding.kind}: {finding.what}", *_details(finding)]
         more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
@@ -232,10 +233,14 @@ def _summary(report: Report) -> str:
     count, ran, refused = len(report.findings), len(report.ran), len(report.results) - len(report.ran)
     found = f"{count} finding{'s' * (count > 1)}" if count else "no findings"
     where = f"at {ran} shape{'s' * (ran != 1)}"
+    others = sum(bool(result.solver) for result in report.ran)
+    some = "all" if others == ran else others
+    where += f", {some} of them by the kernels of other variants" if others else ""
     where += f"; {refused} more {'was' if refused == 1 else 'were'} not run" if refused else ""
     if report.enough:
         return f"{found} {where}"
-    return f"not enough was checked: {found} {where}, but a verdict needs {report.least}"
+    least = f"{report.least} by its own kernels; --shapes selects sizes" if others else f"{report.least}"
+    return f"not enough was checked: {found} {where}, but a verdict needs {least}"
 
 
 def _details(finding: Finding) -> list[str]:

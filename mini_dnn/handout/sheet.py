@@ -51,9 +51,12 @@ def sheet(group: str, rubric: Rubric | None = None, kept: Collection[str] | None
     """
     if group not in groups():
         hint = meant(group, groups())
-        raise UsageError(f"no assignment '{group}'{hint}; expected one of {', '.join(groups())}")
+        raise UsageError(
+            f"no assignment '{group}'{hint}; expected one of {', '.join(groups())}. A ladder needs a lesson, "
+            "README.md in its folder"
+        )
     asked = _asked(group, rubric)
-    variants = [(find(one.name), one) for one in asked if one.name in names()]
+    variants = [(_described(one, rubric), one) for one in asked]
     if not variants:
         raise UsageError(f"the rubric {rubric.name if rubric else ''} asks for no variant of {group}")
     operation = variants[0][0].operation
@@ -87,6 +90,13 @@ def _asked(group: str, rubric: Rubric | None) -> Sequence[VariantRubric]:
     finals = [one for one in rubric.variants if "/" in one.name and not _home(one.name.partition("/")[0])]
     own_ones = [one for one in rubric.variants if one.name.startswith(f"{group}/")]
     return [*own_ones, *(finals if group == last else [])]
+
+
+def _described(one: VariantRubric, rubric: Rubric | None) -> Variant:
+    """The variant that a rubric asks for; this checkout does not have one that is the student's own."""
+    if one.name in names() or rubric is None:
+        return find(one.name)
+    return Variant(op=rubric.op, idea="your own", precision=one.precision, name=one.name)
 
 
 def _title(lesson: str, group: str) -> str:

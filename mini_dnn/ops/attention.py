@@ -269,6 +269,10 @@ OPERATION = Operation(
         AttentionShape(2, 2, 37, 64, "fp16", "packed"),
         AttentionShape(1, 1, 50, 128, "fp16", "contiguous", True, -0.0625),
     ),
+    particular=(  # numbers of tokens for which some have kernels of their own
+        *(AttentionShape(1, 2, T, 64, "fp16", "packed") for T in (137, 197, 385)),
+        *(AttentionShape(1, 1, T, 64, "fp16", "contiguous", False, 0.25) for T in (200, 385, 577)),
+    ),
     course={f"tokens-{T}": AttentionShape(32, 12, T, 64) for T in (197, 577, 1025)},
     pytorch=in_pytorch,
     of=arrays_of,

@@ -53,9 +53,12 @@ class AttentionShape(Problem):
         if small:
             raise ShapeError(f"attention needs every size to be at least 1, but {', '.join(small)}")
         if self.d not in WIDTHS:
+            known = f"expected {', '.join(map(str, WIDTHS))}"
+            if self.d > max(WIDTHS):
+                raise ShapeError(f"d is {self.d}; {known}: no kernel has wider heads")
             raise ShapeError(
-                f"d is {self.d}; expected {', '.join(map(str, WIDTHS))}: pad each q, k and v with zeros to "
-                "the next of them, and pass scale, because its default depends on d"
+                f"d is {self.d}; {known}: pad each q, k and v with zeros to the next of them, and pass "
+                "scale, because its default depends on d"
             )
         for name, allowed in (("dtype", tuple(CODES)), ("layout", LAYOUTS)):
             if self.fields[name] not in allowed:

@@ -185,13 +185,13 @@ def arrays_of(
     found = [np.asarray(array) for array in (x, *others)]
     shapes = ", ".join(f"{array.shape} {array.dtype}" for array in found)
     names = {name: short for short, name in TYPES.items() if short in DTYPES}
-    if (
-        layout not in LAYOUTS
-        or len(found) != 3 + bool(residual)
-        or found[0].ndim != 4
-        or found[-2].ndim != 4
-        or found[0].dtype.name not in names
-    ):
+    if len(found) != 3 + bool(residual):
+        expected = "x, the residual, w and bias" if residual else "x, w and bias"
+        raise ShapeError(
+            f"found {len(found)} arrays, {shapes}; expected {expected}. Without a bias, pass zeros, (K,) "
+            "float32"
+        )
+    if layout not in LAYOUTS or found[0].ndim != 4 or found[-2].ndim != 4 or found[0].dtype.name not in names:
         raise ShapeError(
             f"found {shapes}, layout {layout!r}; expected x and w of four axes, float32 or float16, with "
             "layout 'nchw' or 'nhwc': x, the residual with residual=True, w, bias"

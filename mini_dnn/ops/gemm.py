@@ -174,6 +174,10 @@ OPERATION = Operation(
         GemmShape(40, 264, 136, "bf16", "fp32", "tt", 2, -0.5, 1.5),
         GemmShape(136, 72, 72, "bf16", "bf16", "tn"),
     ),
+    particular=(  # for those that have kernels of their own for aligned lines
+        GemmShape(130, 136, 64, "bf16", "bf16", "nt", 2, 0.5),
+        GemmShape(264, 200, 1096, "bf16", "fp16", "nt", constant="b"),
+    ),
     trials=(
         Trial(GemmShape(17, 40, 784, "fp16", "fp32"), large_sums),
         Trial(GemmShape(17, 40, 784), large_sums),

@@ -118,6 +118,9 @@ class Operation:
         information is lost; all others are refused.
     spare
         Ordinary problems, which ``check`` adds if a variant refuses some of `check`, or fails there.
+    particular
+        Problems for which some variants have kernels of their own, although they call another variant for
+        those of `check`. ``check`` adds those that a variant solves itself.
     traits
         Properties of problems, with their descriptions: ``{"R != S": lambda s: s.R != s.S}``. If a variant
         fails only at problems with one of them, ``check`` reports it.
@@ -167,6 +170,7 @@ class Operation:
     course: Mapping[str, Any]
     of: Callable[..., tuple[Any, Arrays]]
     spare: Sequence[Any] = ()
+    particular: Sequence[Any] = ()
     trials: Sequence[Trial] = ()
     large: Sequence[Any] = ()
     traits: Mapping[str, Callable[[Any], bool]] = field(default_factory=dict)

@@ -179,7 +179,9 @@ class SlurmExecutor(Executor):
             if any(words in str(error) for words in UNREACHABLE):
                 self._refuse_silence()
                 return False
-            raise DeviceError(f"Slurm refuses the jobs; correct the profile: {error}") from error
+            raise DeviceError(
+                f"Slurm refuses the jobs; start this on a login node, or correct the profile: {error}"
+            ) from error
         for job, (_, args, future) in zip(jobs, new, strict=True):
             self._jobs[job.job_id] = future
             self._args[job.job_id] = list(args)

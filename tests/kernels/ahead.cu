@@ -26,6 +26,7 @@ extern "C" __global__ void add(const float* w, const float* x, float* y, int wai
   if (wait == COPY) {
     if (threadIdx.x == 0) {
       ptx::mbarrier_init(&landed, 1);
+      ptx::fence_proxy_async();
       ptx::mbarrier_arrive_expect_tx(&landed, sizeof kept);
       ptx::bulk_load(kept, w + blockIdx.x * 32, sizeof kept, &landed);
     }

@@ -115,12 +115,31 @@ extern "C" __global__ void misused(float* global, int which) {
   if (which == 4) matrix = ptx::matrix_descriptor(global, 128, 256);
   if (which == 5) matrix += lane / 16;
   if (which == 6 && lane >= 16) return;
+  ptx::wgmma_fence();
   if (which != 7 || lane < 16) ptx::wgmma_m64k16<24, true>(sums, a, matrix);
   if (which == 8 && lane < 16) ptx::wgmma_commit();
   if (which == 9 && warp == 2) ptx::wgmma_m64k16<24, true>(others, a, matrix);
   if (which != 10) ptx::wgmma_commit();
   if (which == 11) ptx::wgmma_wait<1>(sums);  // of what it leaves
   if (which < 12) ptx::wgmma_wait<0>(sums);   // of all
+  global[threadIdx.x] = sums[0][0];
+}
+
+// Two products, whose registers are written before each of them.
+extern "C" __global__ void unfenced(float* global, int which) {
+  share(reinterpret_cast<const uint4*>(global), 48);
+  const unsigned long long matrix = ptx::matrix_descriptor(shared, 128, 256);
+  float sums[3][4] = {};
+  unsigned a[4] = {};
+  if (which > 0) ptx::wgmma_fence();
+  for (int step = 0; step < 2; step++) {
+    if (which != 2) sums[0][0] += step;
+    if (which != 1) a[0] += step;
+    if (which == 3) ptx::wgmma_fence();
+    ptx::wgmma_m64k16<24, true>(sums, a, matrix);  // of registers
+    ptx::wgmma_commit();
+    ptx::wgmma_wait<0>(sums);
+  }
   global[threadIdx.x] = sums[0][0];
 }
 #endif

@@ -18,6 +18,8 @@ struct Eighths {
     const int at = row + warpgroup * 64, part = at / HIGH, eighth = part % 8;
     return {eighth, part / 8 * HIGH + at % HIGH, eighth * (k % 8) % 8};
   }
+  // The last row of an eighth, counted in eighths.
+  __device__ __forceinline__ int last(int eighth) const { return (m - 1 - eighth) / 8; }
   // From where on b is multiplied by a tile, as seen from the multiple of 16 bytes before.
   __device__ __forceinline__ int start(int row) const { return ALIKE ? unit(row, 0).shift : 8; }
   // Of the k that are multiplied, with those that other rows of a have in these places.

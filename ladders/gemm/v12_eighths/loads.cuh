@@ -36,7 +36,7 @@ struct Loads {
         for (int j = 0; j < CONSUMERS; j++) {
           const Unit unit = eighths.unit(row, j);
           const ptx::TensorMap& a = unit.eighth < eighths.m % 8 ? maps.a_more : maps.a_less;
-          const int x = unit.eighth * eighths.k - unit.shift + at, y = min(unit.row, eighths.m / 8 - 1);
+          const int x = unit.eighth * eighths.k - unit.shift + at, y = min(unit.row, eighths.last(unit.eighth));
           ptx::tensor_load(to_a + j * A_BOX, a, x, y, ready);
         }
 #pragma unroll

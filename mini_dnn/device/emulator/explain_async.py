@@ -27,6 +27,11 @@ SUMS = {
     "left-under-way": "in a group that the wait does not cover",
     "uncommitted": "in no group, because it was never committed",
 }
+REGISTERS = {
+    "first": "in a thread that has not called wgmma_fence()",
+    "sums": "adds to sums that the thread has changed since its last wgmma_fence()",
+    "operand": "reads registers of a that the thread has changed since its last wgmma_fence()",
+}
 LOAD = (
     "wait for the mbarrier before the read; the parity starts at 0 and alternates with each use of the "
     "buffer: "
@@ -54,6 +59,10 @@ CURES = {
     "committed after the one that is needed",
     "fence": "call fence_proxy_async() in each thread that wrote the source, then __syncthreads(); "
     "otherwise, the copy engine and the tensor cores do not see the writes",
+    "barrier": "call fence_proxy_async() or fence_mbarrier_init() after mbarrier_init, in the same thread; "
+    "otherwise, the copy engine may not see that the mbarrier is initialised",
+    "registers": "call wgmma_fence() in all threads of the warpgroup, after they have written the registers "
+    "and before the first product that uses them",
     "multiple": "round sizes and row pitches up to this multiple and align the arrays (__align__); if an "
     "address depends on the size of the image, copy in smaller units",
     "deadlock": "compare the arrivals, the bytes and the parity with those of the other threads: "
@@ -80,6 +89,11 @@ def explain_copy(f: Fault) -> Finding | None:
     if state == "unfenced":
         what = f"{copy} from {where}, which was written without a fence_proxy_async() afterwards"
         return Finding(f.kind, what, f.kernel, f.own, index, f.other, CURES["fence"])
+    if state == "barrier":
+        what = f"{copy} for the mbarrier {where}, which was initialised without a fence afterwards"
+        return Finding(f.kind, what, f.kernel, f.own, index, f.other, CURES["barrier"])
+    if state in REGISTERS:
+        return Finding(f.kind, f"{copy} {REGISTERS[state]}", f.kernel, f.own, "", cure=CURES["registers"])
     if state in SUMS:
         what = f"the sums passed to wgmma_wait are still in flight: their product is {SUMS[state]}"
         return Finding(f.kind, what, f.kernel, f.own, "", f.other, CURES[copy])

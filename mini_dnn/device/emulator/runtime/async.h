@@ -52,6 +52,9 @@ struct BarrierNotes {
   uint64_t block, pc;
   uint32_t epoch = 0;      // when; 0: none
   uint32_t reads[8] = {};  // what each block read before its arrival for this phase is older
+  unsigned maker = 0;      // the thread that initialised it
+  uint32_t made = 0;       // when
+  uint64_t made_pc = 0;
 };
 #else
 struct BarrierNotes {};
@@ -151,11 +154,15 @@ void check_copy_landed(const Copy& copy);  // and is no longer in flight
 void check_copy_left(const Copy& copy);    // nobody had waited for it at the end of the block
 void check_barrier_made(void* barrier, const void* call);
 void check_barrier_used(void* barrier, const char* what, const void* call);
+void note_barrier_made(Barrier& barrier);
+void check_barrier_fenced(const Barrier& barrier, const Copy& copy);
 void check_arrived(Barrier& barrier);
 void check_waited(Barrier& barrier);  // for all complete phases
 void follow_wait();                   // this thread continues: checked/ahead.cpp
 void check_phase_completed(Barrier& barrier);
 void check_product_reads(const Product& product);
+void check_registers(const Product& product, const float* d, const unsigned* a, const void* call);  // of this thread
+void note_sums(const Product& product);
 void check_product_started(Product& product);
 void check_product_committed(const Product& product);
 void check_product_made(const Product& product);
@@ -169,11 +176,14 @@ inline void check_copy_landed(const Copy&) {}
 inline void check_copy_left(const Copy&) {}
 inline void check_barrier_made(void*, const void*) {}
 inline void check_barrier_used(void*, const char*, const void*) {}
+inline void note_barrier_made(Barrier&) {}
+inline void check_barrier_fenced(const Barrier&, const Copy&) {}
 inline void check_arrived(Barrier&) {}
 inline void check_waited(Barrier&) {}
 inline void follow_wait() {}
 inline void check_phase_completed(Barrier&) {}
 inline void check_product_reads(const Product&) {}
+inline void check_registers(const Product&, const float*, const unsigned*, const void*) {}
 inline void check_product_started(Product&) {}
 inline void check_product_committed(const Product&) {}
 inline void check_product_made(const Product&) {}

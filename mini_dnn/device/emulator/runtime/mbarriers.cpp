@@ -77,6 +77,7 @@ void barrier_init(void* address, unsigned arrivals, Site site) {
   auto& barriers = the_async().barriers;
   std::erase_if(barriers, [&](const Barrier& b) { return b.address == address; });
   barriers.push_back({address, arrivals, arrivals, 0, 0, {}, {}, this_worker});
+  note_barrier_made(barriers.back());
 }
 
 void barrier_arrive(void* address, unsigned expected_bytes, Site site) {

@@ -228,6 +228,7 @@ void product_start(float* d, const unsigned* a, const ProductCall& call, Site si
   if (other)
     fail_warp("wgmma_m64k16 (%s:%u) needs the same from all lanes of a warp, and lane %u %s", site.file_name(),
               site.line(), lane, other);
+  check_registers(p, d, a, CALL);
   p.d[lane] = d;
   if (a) memcpy(p.registers[lane], a, sizeof p.registers[lane]);
 }

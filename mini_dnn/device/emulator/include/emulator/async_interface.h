@@ -61,8 +61,10 @@ void set_registers(int count, bool more, Site site);
 // No effect here, because copies take effect later, at their waits. Checked mode checks that there is a fence.
 #ifdef EMULATOR_CHECKED
 void note_proxy_fence();
+void note_register_fence();
 #else
 inline void note_proxy_fence() {}
+inline void note_register_fence() {}
 #endif
 
 // The launches ahead have ended: see checked/ahead.cpp.

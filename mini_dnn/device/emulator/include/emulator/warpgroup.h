@@ -29,8 +29,8 @@ EMULATOR_ACCESS unsigned long long matrix_descriptor_128b_lines(const void* p, u
                                                                 Site site = Site::current()) {
   return matrix_descriptor_128b(p, leading, stride, site) | 1ull << 61;  // a mark that does not exist on a GPU
 }
-// No effect here, because products read their registers immediately and the rest at their wait. It is not checked.
-inline void wgmma_fence() {}
+// No effect here, because products read their registers immediately. Checked mode tests whether the fence is there.
+inline void wgmma_fence() { note_register_fence(); }
 template <int n, bool accumulate>
 EMULATOR_ACCESS void wgmma_m64k16(float (&d)[n / 8][4], const unsigned (&a)[4], unsigned long long b,
                                   Site site = Site::current()) {

@@ -178,6 +178,11 @@ template <bool write>
   for (Cell* cell = first; cell != end; cell++) note_plain<write>(*cell, line);
 }
 
+// Findings about what is asynchronous: at a call of this thread, and elsewhere.
+void note_async(const char* name, const char* state, const char* p, size_t bytes, const void* call, Party other);
+void note_barrier_fence();
+bool is_fenced(uint32_t epoch, unsigned writer);  // what a thread wrote then: fences.cpp
+
 void check_more(const void* address, size_t bytes, bool write, const void* pc);  // check_plain()
 
 // The same for the usual number of bytes of a cell.

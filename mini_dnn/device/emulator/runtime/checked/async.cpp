@@ -30,7 +30,6 @@ struct Flights {
   uint32_t cluster_epoch = 0;
   std::vector<Flight> all;
   std::vector<uint32_t> words[MAX_CLUSTER];
-  uint32_t fences[MAX_CLUSTER][MAX_THREADS];  // when each thread last called fence_proxy_async()
 } flights;
 
 bool only_reads(CopyKind kind) { return is_store(kind) || kind == CopyKind::product; }  // shared memory
@@ -47,7 +46,6 @@ void begin_flights() {
   flights.all.clear();
   for (unsigned i = 0; i < (c.many ? this_worker->cluster->size : 1); i++) {
     const BlockCheck& b = block_check(i);
-    std::fill_n(flights.fences[i], MAX_THREADS, 0);
     flights.words[i].assign((b.shared_end - b.shared_start) / WORD + 1, 0);
   }
 }
@@ -83,7 +81,7 @@ void note_landed(const Copy& copy, const Piece& piece) {
   }
 }
 
-void note_finding(const Flight& flight, const char* state, const char* p, size_t bytes, Party own) {
+void note(const char* name, const char* state, const char* p, size_t bytes, Party own, Party other) {
   const Region* r = find_region(p);
   Finding& f = the_check.finding;
   f.kind = FindingKind::async;
@@ -94,12 +92,22 @@ void note_finding(const Flight& flight, const char* state, const char* p, size_t
   f.offset = r ? p - r->start : 0;
   f.bytes = bytes;
   f.own = own;
-  f.other = starter(flight);
-  f.other.write = !only_reads(flight.kind);
-  snprintf(f.type, sizeof f.type, "%s %s", copy_name(flight.kind, flight.multicast), state);
+  f.other = other;
+  snprintf(f.type, sizeof f.type, "%s %s", name, state);
+}
+
+void note_finding(const Flight& flight, const char* state, const char* p, size_t bytes, Party own) {
+  Party other = starter(flight);
+  other.write = !only_reads(flight.kind);
+  note(copy_name(flight.kind, flight.multicast), state, p, bytes, own, other);
 }
 
 }  // namespace
+
+void note_async(const char* name, const char* state, const char* p, size_t bytes, const void* call, Party other) {
+  note(name, state, p, bytes, this_thread(call), other);
+  the_check.pending = false;
+}
 
 void check_multiple(size_t value, size_t unit, const char* what, const void* call) {
   Finding& f = the_check.finding;
@@ -122,8 +130,7 @@ void check_fenced(CopyKind kind, const char* from, size_t bytes, const void* cal
     const Cell* const parts = parts_of(r->cells[i], count);
     for (const Cell* cell = parts; cell != parts + count; cell++) {
       if (cell->writer == NOBODY || cell->write_epoch < the_check.cluster_epoch ||  // nobody has written it
-          cell->write_epoch <= flights.fences[rank_of(cell->write_epoch)][cell->writer] ||
-          cell->write_epoch <= flights.fences[the_check.rank][linear_thread])
+          is_fenced(cell->write_epoch, cell->writer))
         continue;
       const Flight writer{kind, false, cell->writer, cell->write_pc, false, block_of(cell->write_epoch)};
       note_finding(writer, "unfenced", r->start + (i << r->shift), 1, this_thread(call));
@@ -132,11 +139,6 @@ void check_fenced(CopyKind kind, const char* from, size_t bytes, const void* cal
       stop(FailureKind::finding);
     }
   }
-}
-
-void note_proxy_fence() {
-  begin_flights();
-  flights.fences[the_check.rank][linear_thread] = now();
 }
 
 void check_copy_started(Copy& copy) {
@@ -200,6 +202,7 @@ void check_product_started(Product& product) {
 void check_product_committed(const Product& product) { flights.all[product.id].committed = true; }
 
 void check_product_made(const Product& product) {
+  note_sums(product);
   product.each_chunk(
       [&](const char* p) { each_word(p, CHUNK, [&](uint32_t& word) { word = word == product.id + 1 ? 0 : word; }); });
 }

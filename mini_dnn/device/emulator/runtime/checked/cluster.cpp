@@ -187,6 +187,7 @@ void check_member_ended(Worker& w) {
 }
 
 void note_barriers_published() {
+  note_barrier_fence();
   if (!the_check.many) return;
   for (Made& made : the_blocks.made[the_check.rank])
     if (made.thread == linear_thread) made.fenced = true;
