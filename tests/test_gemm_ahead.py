@@ -16,7 +16,9 @@ from mini_dnn.variant import Launch, find
 RUNG = find("gemm/v11_ahead")
 RULES: dict[str, Any] = RUNG.plan.__globals__  # type: ignore[union-attr]
 TILES: list[Any] = list(RULES["TILES"])
-WHOLE_SUMS, HALF_SUMS = ([tile for tile in TILES if tile.split == split] for split in (1, 2))
+WHOLE_SUMS, HALF_SUMS = ([tile for tile in TILES if tile.split == split and not tile.wide] for split in (1, 2))
+(WIDE,) = (tile for tile in TILES if tile.wide)
+SHORTEST = GemmShape(136, 264, 136, "fp16", "fp16")  # that wide tiles take: one step before the last two
 LONG = GemmShape(75, 136, 1096, "fp16", "bf16", "nt", 2, 0.5)  # blocks have 8 steps, or 9: more than a ring
 PROBLEMS = [  # all of k at once, or more steps than a ring has; ends within tiles
     GemmShape(40, 72, 712, "fp16", "fp16"),
@@ -38,6 +40,7 @@ def launch(problem: GemmShape) -> Launch:
     [
         *((tile, problem) for tile in WHOLE_SUMS for problem in PROBLEMS),
         *((tile, LONG) for tile in (HALF_SUMS[0], HALF_SUMS[2])),
+        *((WIDE, problem) for problem in (PROBLEMS[0], PROBLEMS[3], SHORTEST)),
     ],
     ids=lambda value: value.text if isinstance(value, GemmShape) else str(value),
 )
@@ -57,7 +60,7 @@ def test_blocks_have_the_shared_memory_that_they_need(tile: Any, monkeypatch: py
 
 @pytest.mark.parametrize(
     ("tile", "problem"),
-    [(WHOLE_SUMS[-1], PROBLEMS[0]), *((tile, PROBLEMS[3]) for tile in WHOLE_SUMS[::3]), (HALF_SUMS[0], LONG)],
+    [(WHOLE_SUMS[-1], PROBLEMS[0]), *((tile, PROBLEMS[3]) for tile in (*WHOLE_SUMS[::3], WIDE)), (HALF_SUMS[0], LONG)],
     ids=lambda value: value.text if isinstance(value, GemmShape) else str(value),
 )
 def test_no_finding_in_checked_mode(problem: GemmShape, tile: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +117,8 @@ def test_what_is_not_constant_is_found_by_checked_mode() -> None:
 @pytest.mark.parametrize(
     "problem",
     [
-        GemmShape(2048, 2048, 2048, "fp16", "fp16"),
+        GemmShape(2304, 2048, 2048, "fp16", "fp16"),  # more than a round of wide tiles
+        GemmShape(2048, 2048, 128, "fp16", "fp16"),
         GemmShape(512, 512, 512, "fp16", "fp32"),
         GemmShape(512, 512, 512, "fp16", "fp16", beta=1.0),
         GemmShape(512, 512, 512, "fp16", "fp16", "tn"),
@@ -142,3 +146,10 @@ def test_two_blocks_share_a_long_k(sizes: tuple[int, int, int], rows: int) -> No
     step = launch(GemmShape(*sizes, "fp16", "fp16"))
     assert step.cluster == 2
     assert step.grid == (2 * -(-sizes[0] // rows), sizes[1] // 64 + (sizes[1] % 64 > 0), 1)
+
+
+@pytest.mark.parametrize("sizes", [(2048, 2048, 2048), (1000, 4096, 256), (4224, 1024, 192)])
+def test_wide_tiles_take_one_round(sizes: tuple[int, int, int]) -> None:
+    step = launch(GemmShape(*sizes, "fp16", "fp16"))
+    assert step.grid == (-(-sizes[0] // WIDE.rows), sizes[1] // WIDE.columns, 1)
+    assert step.block == (320,)

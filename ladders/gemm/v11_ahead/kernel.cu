@@ -35,20 +35,24 @@ using Operand = std::conditional_t<IN_TYPE == sums::fp16, ptx::Half, ptx::Bfloat
 using Out = sums::Element<OUT_TYPE>;
 
 constexpr int A_BYTES = ROWS * TILE_K * 2, B_BYTES = COLUMNS * TILE_K * 2, STAGE_BYTES = A_BYTES + B_BYTES;
-constexpr int GROUPS = ROWS / 8, PART = GROUPS / SPLIT;   // of 8 rows of c; of those that a block adds up and stores
-constexpr int ROWS_BYTES = 8 * COLUMNS * 2;               // of such a group on its way out
+constexpr bool WIDE = COLUMNS > 64;  // a tile in which c is not transposed
+constexpr int WARPGROUPS = WIDE ? ROWS / 64 : 1, BOX_BYTES = 64 * TILE_K * 2;  // that multiply; a box of b
+constexpr int GROUPS = (WIDE ? COLUMNS : ROWS) / 8;       // of 8 columns or rows of c
+constexpr int PART = GROUPS / SPLIT;                      // of those that a block adds up and stores
+constexpr int ROWS_BYTES = 8 * 64 * 2;                    // of such a group on its way out
 constexpr int SLOT = 128;                                 // of four sums, from another block: a place for each thread
-constexpr int LOADER_OF_A = 128, LOADER_OF_B = 128 + 32;  // threads
+constexpr int LOADER_OF_A = WARPGROUPS * 128, LOADER_OF_B = LOADER_OF_A + 32;  // threads
 // A thread can start its loads before the mbarriers of the other one are there. But if b is ahead, a chain of products
 // was found to be slower then.
-constexpr bool MEET_FIRST = AHEAD;
-static_assert(TILE_K == 64 && COLUMNS == 64 && THREADS == 192, "a warpgroup that multiplies, and two warps that load");
+constexpr bool MEET_FIRST = AHEAD > 0 && !WIDE;
+static_assert(TILE_K == 64 && THREADS == LOADER_OF_B + 32, "warpgroups that multiply, and two warps that load");
 static_assert(GROUPS % (2 * SPLIT) == 0, "equal parts, of pairs of groups");
 
 #include "../v8_final/stage.cuh"
 #include "../v8_final/add_up.cuh"
 #include "ring.cuh"
 #include "tile.cuh"
+#include "wide.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     gemm_ahead(const __grid_constant__ ptx::TensorMap a, const __grid_constant__ ptx::TensorMap b,
@@ -69,10 +73,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     const int at = (first + step) * TILE_K;
     if (step >= STAGES) ptx::mbarrier_wait(ring.empty + stage.index, stage.parity ^ 1);
     ptx::mbarrier_arrive_expect_tx(full, is_a ? A_BYTES : B_BYTES);
-    if (is_a)
+    if (is_a) {
       ptx::tensor_load(to, a, at, row, entry, full);
-    else
-      ptx::tensor_load(to + A_BYTES, b, B_TURNED ? at : column, B_TURNED ? column : at, entry, full);
+    } else {
+#pragma unroll
+      for (int j = 0; j < COLUMNS; j += 64)
+        ptx::tensor_load(to + A_BYTES + j / 64 * BOX_BYTES, b, B_TURNED ? at : column + j, B_TURNED ? column + j : at,
+                         entry, full);
+    }
     step++, stage.next();
   };
   auto load_until = [&](auto which, int last) {
@@ -81,8 +89,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   };
   auto start = [&](auto which) {
     constexpr bool is_a = decltype(which)::value;
-    if (is_a || !AHEAD) ptx::grid_wait();
+    if (is_a || AHEAD == 0) ptx::grid_wait();
     load(which);  // whatever k is, and so before k is there
+    if (!is_a && AHEAD > 0 && AHEAD < STAGES) {
+      load_until(which, AHEAD);
+      ptx::grid_wait();  // a comes first
+    }
     load_until(which, STAGES);
     if (is_a) ptx::grid_launch_dependents();
   };
@@ -104,16 +116,22 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   __syncthreads();  // the mbarriers are initialised
   if (SPLIT > 1) ptx::cluster_arrive_relaxed();
 
-  if (threadIdx.x < LOADER_OF_A) {
+  const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);  // so the compiler knows that a warp agrees
+  if (warpgroup < WARPGROUPS) {
     float d[GROUPS][4];
-    multiply(d, memory, ring, steps);
-    if constexpr (SPLIT > 1) {
-      float sum[PART][4];
-      ptx::cluster_wait();  // the other block has started, and its mbarriers are initialised
-      add_up(d, sum, reinterpret_cast<float4*>(c_rows + PART * ROWS_BYTES), &ring.landed, rank);
-      stage_rows(sum, alpha, c_rows);
+    if constexpr (WIDE) {
+      multiply_wide(d, memory, ring, steps, warpgroup);
+      store_halves(d, c, alpha, c_rows, row, column, entry);
     } else {
-      stage_rows(d, alpha, c_rows);
+      multiply(d, memory, ring, steps);
+      if constexpr (SPLIT > 1) {
+        float sum[PART][4];
+        ptx::cluster_wait();  // the other block has started, and its mbarriers are initialised
+        add_up(d, sum, reinterpret_cast<float4*>(c_rows + PART * ROWS_BYTES), &ring.landed, rank);
+        stage_rows(sum, alpha, c_rows);
+      } else {
+        stage_rows(d, alpha, c_rows);
+      }
     }
   } else if (threadIdx.x == LOADER_OF_A) {
     if (MEET_FIRST) start(of_a);
@@ -122,6 +140,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     if (MEET_FIRST) start(of_b);
     if (!WHOLE) load_until(of_b, steps);
   }
+  if (WIDE) return;  // each warp has stored its rows
   __syncwarp();
   if (SPLIT > 1 && threadIdx.x >= LOADER_OF_A) ptx::cluster_wait();
   __syncthreads();  // rows of c are complete
