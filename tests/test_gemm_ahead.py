@@ -16,7 +16,9 @@ from mini_dnn.variant import Launch, find
 RUNG = find("gemm/v11_ahead")
 RULES: dict[str, Any] = RUNG.plan.__globals__  # type: ignore[union-attr]
 TILES: list[Any] = list(RULES["TILES"])
-WHOLE_SUMS, HALF_SUMS = ([tile for tile in TILES if tile.split == split and not tile.wide] for split in (1, 2))
+WHOLE_SUMS, HALF_SUMS = (
+    [tile for tile in TILES if tile.split == split and not tile.wide] for split in (1, 2)
+)
 (WIDE,) = (tile for tile in TILES if tile.wide)
 SHORTEST = GemmShape(136, 264, 136, "fp16", "fp16")  # that wide tiles take: one step before the last two
 LONG = GemmShape(75, 136, 1096, "fp16", "bf16", "nt", 2, 0.5)  # blocks have 8 steps, or 9: more than a ring
@@ -60,7 +62,11 @@ def test_blocks_have_the_shared_memory_that_they_need(tile: Any, monkeypatch: py
 
 @pytest.mark.parametrize(
     ("tile", "problem"),
-    [(WHOLE_SUMS[-1], PROBLEMS[0]), *((tile, PROBLEMS[3]) for tile in (*WHOLE_SUMS[::3], WIDE)), (HALF_SUMS[0], LONG)],
+    [
+        (WHOLE_SUMS[-1], PROBLEMS[0]),
+        *((tile, PROBLEMS[3]) for tile in (*WHOLE_SUMS[::3], WIDE)),
+        (HALF_SUMS[0], LONG),
+    ],
     ids=lambda value: value.text if isinstance(value, GemmShape) else str(value),
 )
 def test_no_finding_in_checked_mode(problem: GemmShape, tile: Any, monkeypatch: pytest.MonkeyPatch) -> None:

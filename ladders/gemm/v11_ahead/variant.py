@@ -23,6 +23,7 @@ MANY_CLUSTERS = 56  # are nearly all
 PARTS, MOST_PARTS = (64, 128), 33  # the tile of OTHERS whose k is shared through memory; tiles that fit
 K_OF_PARTS = 192  # the longest sum that is faster than there, for each such tile
 HIGH = 128  # rows of the tiles that OTHERS has besides
+BUSY_AHEAD = 4  # stages of b that are loaded before the wait, if most multiprocessors have a tile
 # Wide tiles
 WIDE_STAGES = 4
 WIDE_K = 128  # a sum is longer than the steps that multiply half after half
@@ -116,10 +117,13 @@ def threads(tile: Tile) -> int:
 
 
 def ahead(p: GemmShape, tile: Tile) -> int:
-    """Stages of b that are loaded before the wait."""
+    """Stages of b that are loaded before the wait: all, or fewer where they delay loads of a."""
     if "b" not in p.constants:
         return 0
-    return WIDE_AHEAD if tile.wide else stages(p, tile)
+    if tile.wide:
+        return WIDE_AHEAD
+    busy = tile.split == 1 and 2 * tile.count(p) > AT_ONCE[1]
+    return min(stages(p, tile), BUSY_AHEAD) if busy else stages(p, tile)
 
 
 def defines(p: GemmShape) -> dict[str, int]:
