@@ -125,6 +125,7 @@ def test_what_is_not_constant_is_found_by_checked_mode() -> None:
     [
         GemmShape(2304, 2048, 2048, "fp16", "fp16"),  # more than a round of wide tiles
         GemmShape(2048, 2048, 128, "fp16", "fp16"),
+        GemmShape(2048, 2024, 2048, "fp16", "fp16"),  # boxes of b that share lines of the cache
         GemmShape(512, 512, 512, "fp16", "fp32"),
         GemmShape(512, 512, 512, "fp16", "fp16", beta=1.0),
         GemmShape(512, 512, 512, "fp16", "fp16", "tn"),

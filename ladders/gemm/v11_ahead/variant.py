@@ -27,6 +27,7 @@ BUSY_AHEAD = 4  # stages of b that are loaded before the wait, if most multiproc
 # Wide tiles
 WIDE_STAGES = 4
 WIDE_K = 128  # a sum is longer than the steps that multiply half after half
+WIDE_UNITS = (32, 64)  # elements by which lines of a and b follow each other: L2 reads others twice
 WIDE_AHEAD = 2  # stages of b that are loaded before the wait
 WARP_BYTES = 4096  # of c on their way out
 
@@ -55,7 +56,8 @@ class Tile:
         if count > AT_ONCE[self.split]:
             return False
         if self.wide:  # a round of them, where SQUARE tiles take more than one
-            return p.k > WIDE_K and SQUARE.count(p) > AT_ONCE[1]
+            lines = p.pitches[0] % WIDE_UNITS[0] == p.pitches[1] % WIDE_UNITS[1] == 0
+            return lines and p.k > WIDE_K and SQUARE.count(p) > AT_ONCE[1]
         if self.split > 1:
             enough = p.k > SHORT_K and count >= FEWEST_CLUSTERS and full(p.m, self.rows, HALF_FULL)
             return enough and not others_share(p, count)
