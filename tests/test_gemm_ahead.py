@@ -19,7 +19,7 @@ TILES: list[Any] = list(RULES["TILES"])
 WHOLE_SUMS, HALF_SUMS = (
     [tile for tile in TILES if tile.split == split and not tile.wide] for split in (1, 2)
 )
-(WIDE,) = (tile for tile in TILES if tile.wide)
+WIDE = [tile for tile in TILES if tile.wide]
 SHORTEST = GemmShape(136, 264, 136, "fp16", "fp16")  # that wide tiles take: one step before the last two
 LONG = GemmShape(75, 136, 1096, "fp16", "bf16", "nt", 2, 0.5)  # blocks have 8 steps, or 9: more than a ring
 PROBLEMS = [  # all of k at once, or more steps than a ring has; ends within tiles
@@ -42,7 +42,7 @@ def launch(problem: GemmShape) -> Launch:
     [
         *((tile, problem) for tile in WHOLE_SUMS for problem in PROBLEMS),
         *((tile, LONG) for tile in (HALF_SUMS[0], HALF_SUMS[2])),
-        *((WIDE, problem) for problem in (PROBLEMS[0], PROBLEMS[3], SHORTEST)),
+        *((WIDE[i], problem) for i, problem in ((0, PROBLEMS[0]), (0, SHORTEST), (1, PROBLEMS[3]))),
     ],
     ids=lambda value: value.text if isinstance(value, GemmShape) else str(value),
 )
@@ -64,7 +64,7 @@ def test_blocks_have_the_shared_memory_that_they_need(tile: Any, monkeypatch: py
     ("tile", "problem"),
     [
         (WHOLE_SUMS[-1], PROBLEMS[0]),
-        *((tile, PROBLEMS[3]) for tile in (*WHOLE_SUMS[::3], WIDE)),
+        *((tile, PROBLEMS[3]) for tile in (*WHOLE_SUMS[::3], WIDE[1])),
         (HALF_SUMS[0], LONG),
     ],
     ids=lambda value: value.text if isinstance(value, GemmShape) else str(value),
@@ -155,8 +155,16 @@ def test_two_blocks_share_a_long_k(sizes: tuple[int, int, int], rows: int) -> No
     assert step.grid == (2 * -(-sizes[0] // rows), sizes[1] // 64 + (sizes[1] % 64 > 0), 1)
 
 
-@pytest.mark.parametrize("sizes", [(2048, 2048, 2048), (1000, 4096, 256), (4224, 1024, 192)])
-def test_wide_tiles_take_one_round(sizes: tuple[int, int, int]) -> None:
+@pytest.mark.parametrize(
+    ("sizes", "columns"),
+    [
+        ((2048, 2048, 2048), 256),
+        ((1000, 4096, 256), 256),
+        ((4224, 1024, 192), 256),
+        ((1500, 2048, 1024), 192),
+    ],
+)
+def test_wide_tiles_take_one_round(sizes: tuple[int, int, int], columns: int) -> None:
     step = launch(GemmShape(*sizes, "fp16", "fp16"))
-    assert step.grid == (-(-sizes[0] // WIDE.rows), sizes[1] // WIDE.columns, 1)
+    assert step.grid == (-(-sizes[0] // 128), -(-sizes[1] // columns), 1)
     assert step.block == (320,)

@@ -10,11 +10,11 @@
 //           and stores it by one copy. The next kernel may start when this one has requested as much of a as there is
 //           room for. Such tiles are also faster if nothing is constant. If there are few tiles and k is long, two
 //           blocks of a cluster share the k of a tile, and send each other half of their sums, as in gemm/v8_final. If
-//           nearly every multiprocessor has one tile of 128 x 256, c is not transposed, and two warpgroups have 64 rows
-//           each. A block then has no partner for which it waits. The last two steps multiply half of the columns, and
-//           then the other half, so that the first half is stored while the other one is multiplied. If most
-//           multiprocessors have a tile, only some stages of b are loaded before the wait, as more would delay a. All
-//           other problems are calls of gemm/v10_small. variant.py has the limits.
+//           nearly every multiprocessor has one tile of 128 x 256 or 192, c is not transposed, and two warpgroups have
+//           64 rows each. A block then has no partner for which it waits. If there are 256 columns, the last two steps
+//           multiply half of them, and then the other half, so that the first half is stored while the other one is
+//           multiplied. If most multiprocessors have a tile, only some stages of b are loaded before the wait, as more
+//           would delay a. All other problems are calls of gemm/v10_small. variant.py has the limits.
 // Layout    as gemm/v8_final. Stages have ROWS rows of a and COLUMNS columns of b. The results of a tile are ROWS lines
 //           of 128 bytes with 128-byte swizzle; of a tile with two blocks, each has half of them; of a wide tile, each
 //           warp has two parts of 16 rows and 64 columns.
@@ -130,7 +130,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     float d[GROUPS][4];
     if constexpr (WIDE) {
       multiply_wide(d, memory, ring, steps, warpgroup);
-      store_halves(d, c, alpha, c_rows, row, column, entry);
+      store_wide(d, c, alpha, c_rows, row, column, entry);
     } else {
       multiply(d, memory, ring, steps);
       if constexpr (SPLIT > 1) {

@@ -26,7 +26,7 @@ HIGH = 128  # rows of the tiles that OTHERS has besides
 BUSY_AHEAD = 4  # stages of b that are loaded before the wait, if most multiprocessors have a tile
 # Wide tiles
 WIDE_STAGES = 4
-WIDE_K = 128  # a sum is longer than the steps that multiply half after half
+WIDE_K = 128  # a sum is longer than the steps that multiply half of the columns at a time
 WIDE_UNITS = (32, 64)  # elements by which lines of a and b follow each other: L2 reads others twice
 WIDE_AHEAD = 2  # stages of b that are loaded before the wait
 WARP_BYTES = 4096  # of c on their way out
@@ -69,7 +69,7 @@ TILES = (
     *(Tile(rows, 64, 1, split=2) for rows in (32, 64, 96)),
     *(Tile(16, 64, 2), Tile(32, 64, 2), Tile(64, 64, 1), Tile(128, 64, 1)),
     Tile(128, 64, 1, split=2),  # where k is too long for the one before
-    Tile(128, 256, 1),
+    *(Tile(128, columns, 1) for columns in (192, 256)),
 )
 SQUARE = Tile(128, 128, 1)  # one that OTHERS has
 

@@ -1,7 +1,7 @@
 // Part of kernel.cu: what two warpgroups compute of a wide tile of c, 64 rows each.
 
-constexpr int TAIL = 2;           // steps, the last ones, that multiply half after half
-constexpr int WARP_BYTES = 4096;  // two parts of 16 rows and 64 columns on their way out
+constexpr int TAIL = COLUMNS == 256 ? 2 : 0;  // steps, the last ones, that multiply half of the columns at a time
+constexpr int WARP_BYTES = 4096;              // two parts of 16 rows and 64 columns on their way out
 
 // The first half of the columns, or the other one.
 template <int half, int groups>
@@ -22,9 +22,10 @@ __device__ __forceinline__
 }
 
 // The sums of a tile. There are more steps than TAIL. The last ones multiply the first half of the columns, and then
-// the other one, so that the first half is stored while the other one is multiplied. Both groups of products are still
-// in flight when this returns. ptxas 13.0 easily finds no registers for such products, and then waits for each of them
-// (message C7511): it needs a loop that runs at least once, and stages whose place follows from k.
+// the other one, so that the first half is stored while the other one is multiplied. The last products are still in
+// flight when this returns. ptxas 13.0 easily finds no registers for halves, and then waits for each product (message
+// C7511): it needs a loop that runs at least once, and stages whose place follows from k. For 192 columns, that was not
+// enough.
 template <int groups>
 __device__ __forceinline__ void multiply_wide(float (&d)[groups][4], const char* stages, Ring& ring, int steps,
                                               int warpgroup) {
@@ -46,26 +47,34 @@ __device__ __forceinline__ void multiply_wide(float (&d)[groups][4], const char*
     stage.next();
   } while (++step < steps - TAIL);
 
-  for (int i = 0; i < TAIL; i++, stage.next()) wait_full();
-  ptx::wgmma_fence();
-  auto stage_of = [&](int i) { return stages + (steps - TAIL + i) % STAGES * STAGE_BYTES; };
+  if constexpr (TAIL > 0) {
+    for (int i = 0; i < TAIL; i++, stage.next()) wait_full();
+    ptx::wgmma_fence();
+    auto stage_of = [&](int i) { return stages + (steps - TAIL + i) % STAGES * STAGE_BYTES; };
 #pragma unroll
-  for (int i = 0; i < TAIL; i++) multiply_columns(half_of<0>(d), stage_of(i), warpgroup, 0, true);
-  ptx::wgmma_commit();
+    for (int i = 0; i < TAIL; i++) multiply_columns(half_of<0>(d), stage_of(i), warpgroup, 0, true);
+    ptx::wgmma_commit();
 #pragma unroll
-  for (int i = 0; i < TAIL; i++) multiply_columns(half_of<1>(d), stage_of(i), warpgroup, COLUMNS / 2, true);
-  ptx::wgmma_commit();
+    for (int i = 0; i < TAIL; i++) multiply_columns(half_of<1>(d), stage_of(i), warpgroup, COLUMNS / 2, true);
+    ptx::wgmma_commit();
+  }
 }
 
-// Waits for each half of the sums, and stores it; each warp 16 rows, through memory of its own.
+// Waits for the sums, or for each half of them, and stores them; each warp 16 rows, through memory of its own.
 template <int groups>
-__device__ __forceinline__ void store_halves(float (&d)[groups][4], const ptx::TensorMap& c, float alpha, char* c_rows,
-                                             int row, int column, int entry) {
+__device__ __forceinline__ void store_wide(float (&d)[groups][4], const ptx::TensorMap& c, float alpha, char* c_rows,
+                                           int row, int column, int entry) {
   const int warp = threadIdx.x / 32;
   char* const own = c_rows + warp * WARP_BYTES;
-  ptx::wgmma_wait<1>(half_of<0>(d));
-  sums::store_tensor<Out>(half_of<0>(d), c, alpha, own, row + warp * 16, column, entry);
-  ptx::wgmma_wait<0>(half_of<1>(d));
-  sums::store_tensor<Out>(half_of<1>(d), c, alpha, own, row + warp * 16, column + COLUMNS / 2, entry);
+  row += warp * 16;
+  if constexpr (TAIL > 0) {
+    ptx::wgmma_wait<1>(half_of<0>(d));
+    sums::store_tensor<Out>(half_of<0>(d), c, alpha, own, row, column, entry);
+    ptx::wgmma_wait<0>(half_of<1>(d));
+    sums::store_tensor<Out>(half_of<1>(d), c, alpha, own, row, column + COLUMNS / 2, entry);
+  } else {
+    ptx::wgmma_wait<0>(d);
+    sums::store_tensor<Out>(d, c, alpha, own, row, column, entry);
+  }
   if (threadIdx.x % 32 == 0) ptx::bulk_wait_read<0>();  // before the block exits and its memory is reused
 }
