@@ -16,7 +16,11 @@ from mini_dnn.variant import Launch, find
 RUNG = find("gemm/v11_ahead")
 RULES: dict[str, Any] = RUNG.plan.__globals__  # type: ignore[union-attr]
 TILES: list[Any] = list(RULES["TILES"])
-WHOLE_SUMS, HALF_SUMS = ([tile for tile in TILES if tile.split == split] for split in (1, 2))
+WHOLE_SUMS, HALF_SUMS = (
+    [tile for tile in TILES if tile.split == split and not tile.wide] for split in (1, 2)
+)
+WIDE = [tile for tile in TILES if tile.wide]
+SHORTEST = GemmShape(136, 264, 136, "fp16", "fp16")  # the smallest k of wide tiles: a step before the last two
 # Blocks have 8 or 9 steps, more than a ring has stages
 LONG = GemmShape(75, 136, 1096, "fp16", "bf16", "nt", 2, 0.5)
 PROBLEMS = [  # all of k at once, or more steps than a ring has stages; ends within tiles
@@ -39,6 +43,7 @@ def launch(problem: GemmShape) -> Launch:
     [
         *((tile, problem) for tile in WHOLE_SUMS for problem in PROBLEMS),
         *((tile, LONG) for tile in (HALF_SUMS[0], HALF_SUMS[2])),
+        *((WIDE[i], problem) for i, problem in ((0, PROBLEMS[0]), (0, SHORTEST), (1, PROBLEMS[3]))),
     ],
     ids=lambda value: value.text if isinstance(value, GemmShape) else str(value),
 )
@@ -58,7 +63,11 @@ def test_blocks_have_the_shared_memory_that_they_need(tile: Any, monkeypatch: py
 
 @pytest.mark.parametrize(
     ("tile", "problem"),
-    [(WHOLE_SUMS[-1], PROBLEMS[0]), *((tile, PROBLEMS[3]) for tile in WHOLE_SUMS[::3]), (HALF_SUMS[0], LONG)],
+    [
+        (WHOLE_SUMS[-1], PROBLEMS[0]),
+        *((tile, PROBLEMS[3]) for tile in (*WHOLE_SUMS[::3], WIDE[1])),
+        (HALF_SUMS[0], LONG),
+    ],
     ids=lambda value: value.text if isinstance(value, GemmShape) else str(value),
 )
 def test_no_finding_in_checked_mode(problem: GemmShape, tile: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +124,9 @@ def test_what_is_not_constant_is_found_by_checked_mode() -> None:
 @pytest.mark.parametrize(
     "problem",
     [
-        GemmShape(2048, 2048, 2048, "fp16", "fp16"),
+        GemmShape(2304, 2048, 2048, "fp16", "fp16"),  # more than a round of wide tiles
+        GemmShape(2048, 2048, 128, "fp16", "fp16"),
+        GemmShape(2048, 2024, 2048, "fp16", "fp16"),  # boxes of b that share lines of the cache
         GemmShape(512, 512, 512, "fp16", "fp32"),
         GemmShape(512, 512, 512, "fp16", "fp16", beta=1.0),
         GemmShape(512, 512, 512, "fp16", "fp16", "tn"),
@@ -143,3 +154,18 @@ def test_two_blocks_share_a_long_k(sizes: tuple[int, int, int], rows: int) -> No
     step = launch(GemmShape(*sizes, "fp16", "fp16"))
     assert step.cluster == 2
     assert step.grid == (2 * -(-sizes[0] // rows), sizes[1] // 64 + (sizes[1] % 64 > 0), 1)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "columns"),
+    [
+        ((2048, 2048, 2048), 256),
+        ((1000, 4096, 256), 256),
+        ((4224, 1024, 192), 256),
+        ((1500, 2048, 1024), 192),
+    ],
+)
+def test_wide_tiles_take_one_round(sizes: tuple[int, int, int], columns: int) -> None:
+    step = launch(GemmShape(*sizes, "fp16", "fp16"))
+    assert step.grid == (-(-sizes[0] // 128), -(-sizes[1] // columns), 1)
+    assert step.block == (320,)

@@ -15,6 +15,7 @@ from mini_dnn.device.sources import INCLUDE, texts
 from mini_dnn.errors import CompileError, DeviceError
 from mini_dnn.ops.conv2d import LAYERS
 from mini_dnn.ops.conv2d_relu_pool import ConvPoolShape
+from mini_dnn.ops.gemm import GemmShape
 from mini_dnn.ops.lenet import LenetBatch
 from mini_dnn.variant import Variant, find, names
 
@@ -35,6 +36,7 @@ WARPGROUPS: list[tuple[str, Any]] = [  # variants that use their products
     *((name, LAYER_2) for name in ("layers/custom", "m3/fp32_split")),
     *(("layers/fused", ConvPoolShape(**LAYER_2.fields, pool=pool)) for pool in (2, 4)),
     *(("networks/lenet/tensor_cores", batch) for batch in (LenetBatch(9), LenetBatch(999, True, 28))),
+    *(("gemm/v11_ahead", GemmShape(2048, 2048, 2048, "fp16", "fp16", constant=b)) for b in ("", "b")),
 ]
 
 

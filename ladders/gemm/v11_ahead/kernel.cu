@@ -9,19 +9,27 @@
 //           waits for a free stage. A block has one tile, whose place in c follows from the block's place in the grid,
 //           and stores it by one copy. The next kernel may start when this one has requested as much of a as there is
 //           room for. Such tiles are also faster if nothing is constant. If there are few tiles and k is long, two
-//           blocks of a cluster share the k of a tile, and send each other half of their sums, as in gemm/v8_final. All
-//           other problems are calls of gemm/v10_small. variant.py has the limits.
-// Layout    as gemm/v8_final. Stages have ROWS rows of a and 64 columns of b. The results of a tile are ROWS lines of
-//           128 bytes with 128-byte swizzle; of a tile with two blocks, each has half of them.
-// Mapping   a block or a cluster for each tile; a warpgroup multiplies, one warp loads a and another one b.
+//           blocks of a cluster share the k of a tile, and send each other half of their sums, as in gemm/v8_final. If
+//           nearly every multiprocessor has one tile of 128 x 256 or 192, c is not transposed, and two warpgroups have
+//           64 rows each. A block then has no partner for which it waits. If there are 256 columns, the last two steps
+//           multiply half of them, and then the other half, so that the first half is stored while the other one is
+//           multiplied. If most multiprocessors have a tile, only some stages of b are loaded before the wait, as more
+//           would delay a. All other problems are calls of gemm/v10_small. variant.py has the limits.
+// Layout    as gemm/v8_final. Stages have ROWS rows of a and COLUMNS columns of b. The results of a tile are ROWS lines
+//           of 128 bytes with 128-byte swizzle; of a tile with two blocks, each has half of them; of a wide tile, each
+//           warp has two parts of 16 rows and 64 columns.
+// Mapping   a block or a cluster for each tile; one or two warpgroups multiply, one warp loads a and another one b.
 // Roofline  m = n = k = 512: 0.27 GFLOP, 0.0003 ms at 990 TFLOP/s. A block loads 64 KB of b before the wait, and 32 KB
 //           of a after it: 500 clocks. With 700 until the first of them are there, 1,000 of products, 500 until c is
 //           stored, and 1,600 from there to the next wait: 4,300 clocks, 0.0022 ms at 1.98 GHz. 275 x 880 x 3840: 1.9
-//           GFLOP, 0.0019 ms; 84 blocks load 600 KB each, 0.0050 ms at 60 bytes a clock.
+//           GFLOP, 0.0019 ms; 84 blocks load 600 KB each, 0.0050 ms at 60 bytes a clock. 2048: 17 GFLOP, 0.0174 ms;
+//           32,800 clocks of products, 2,000 until the first of them, 2,000 until the second half of c is stored, and
+//           2,400 to the next kernel: 0.0238 ms at 1.65 GHz, to which power lowers the clock.
 // Gain      over gemm/v10_small launched early, in a chain of dependent products on an H200, expected and measured in
 //           us: 512, 3.07 to 2.6 and 2.4; 1024, 5.3 to 5.0 and 4.8; 256, 2.27 to 1.9 and 1.6; 128, 1.89 to 1.6 and
 //           1.35. For independent products that are launched in order, no gain was expected: 512, 3.86 to 3.3; 256,
-//           2.52 to 2.2. For 275 x 880 x 3840, with two blocks per tile, 11.1 to 10 and 8.3.
+//           2.52 to 2.2. For 275 x 880 x 3840, with two blocks per tile, 11.1 to 10 and 8.3. For 2048 on an H100, 26.0
+//           to 25.3 and 25.35 in order, and 25.1 to 24.4 and 24.1 in a chain.
 // Limits    16 bits, sm_90a; a row by row, lines that start at multiples of 16 bytes, c in 16 bits, no beta.
 // Hazards   as gemm/v7_specialised. In addition: b is read before grid_wait() if the problem says that it is constant.
 //           Nothing that may still run when the kernel starts may write it: no launch of the plan, and not the work
@@ -35,20 +43,25 @@ using Operand = std::conditional_t<IN_TYPE == sums::fp16, ptx::Half, ptx::Bfloat
 using Out = sums::Element<OUT_TYPE>;
 
 constexpr int A_BYTES = ROWS * TILE_K * 2, B_BYTES = COLUMNS * TILE_K * 2, STAGE_BYTES = A_BYTES + B_BYTES;
-constexpr int GROUPS = ROWS / 8, PART = GROUPS / SPLIT;   // of 8 rows of c; of those that a block adds up and stores
-constexpr int ROWS_BYTES = 8 * COLUMNS * 2;               // of such a group on its way out
-constexpr int SLOT = 128;                                 // of four sums, from another block: a place for each thread
-constexpr int LOADER_OF_A = 128, LOADER_OF_B = 128 + 32;  // threads
+constexpr int BOX_BYTES = 64 * TILE_K * 2;  // of 64 columns of b
+constexpr bool WIDE = COLUMNS > 64;         // a tile in which c is not transposed
+constexpr int WARPGROUPS = WIDE ? ROWS / 64 : 1;
+constexpr int GROUPS = (WIDE ? COLUMNS : ROWS) / 8;  // of 8 columns of c; of 8 rows if c is transposed
+constexpr int PART = GROUPS / SPLIT;                 // of those that a block adds up and stores
+constexpr int ROWS_BYTES = 8 * 64 * 2;               // of 8 rows of c on their way out
+constexpr int SLOT = 128;                            // of four sums, from another block: a place for each thread
+constexpr int LOADER_OF_A = WARPGROUPS * 128, LOADER_OF_B = LOADER_OF_A + 32;  // threads
 // A thread can start its loads before the mbarriers of the other one are there. But if b is ahead, a chain of products
-// was found to be slower then.
-constexpr bool MEET_FIRST = AHEAD;
-static_assert(TILE_K == 64 && COLUMNS == 64 && THREADS == 192, "a warpgroup that multiplies, and two warps that load");
+// was found to be slower then, except with wide tiles.
+constexpr bool MEET_FIRST = AHEAD > 0 && !WIDE;
+static_assert(TILE_K == 64 && THREADS == LOADER_OF_B + 32, "warpgroups that multiply, and two warps that load");
 static_assert(GROUPS % (2 * SPLIT) == 0, "equal parts, of pairs of groups");
 
 #include "../v8_final/stage.cuh"
 #include "../v8_final/add_up.cuh"
 #include "ring.cuh"
 #include "tile.cuh"
+#include "wide.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     gemm_ahead(const __grid_constant__ ptx::TensorMap a, const __grid_constant__ ptx::TensorMap b,
@@ -69,10 +82,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     const int at = (first + step) * TILE_K;
     if (step >= STAGES) ptx::mbarrier_wait(ring.empty + stage.index, stage.parity ^ 1);
     ptx::mbarrier_arrive_expect_tx(full, is_a ? A_BYTES : B_BYTES);
-    if (is_a)
+    if (is_a) {
       ptx::tensor_load(to, a, at, row, entry, full);
-    else
-      ptx::tensor_load(to + A_BYTES, b, B_TURNED ? at : column, B_TURNED ? column : at, entry, full);
+    } else {
+#pragma unroll
+      for (int j = 0; j < COLUMNS; j += 64)
+        ptx::tensor_load(to + A_BYTES + j / 64 * BOX_BYTES, b, B_TURNED ? at : column + j, B_TURNED ? column + j : at,
+                         entry, full);
+    }
     step++, stage.next();
   };
   auto load_until = [&](auto which, int last) {
@@ -81,8 +98,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   };
   auto start = [&](auto which) {
     constexpr bool is_a = decltype(which)::value;
-    if (is_a || !AHEAD) ptx::grid_wait();
+    if (is_a || AHEAD == 0) ptx::grid_wait();
     load(which);  // whatever k is, and so before k is there
+    if (!is_a && AHEAD > 0 && AHEAD < STAGES) {
+      load_until(which, AHEAD);
+      ptx::grid_wait();  // a comes first
+    }
     load_until(which, STAGES);
     if (is_a) ptx::grid_launch_dependents();
   };
@@ -104,16 +125,22 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   __syncthreads();  // the mbarriers are initialised
   if (SPLIT > 1) ptx::cluster_arrive_relaxed();
 
-  if (threadIdx.x < LOADER_OF_A) {
+  const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);  // so the compiler knows that a warp agrees
+  if (warpgroup < WARPGROUPS) {
     float d[GROUPS][4];
-    multiply(d, memory, ring, steps);
-    if constexpr (SPLIT > 1) {
-      float sum[PART][4];
-      ptx::cluster_wait();  // the other block has started, and its mbarriers are initialised
-      add_up(d, sum, reinterpret_cast<float4*>(c_rows + PART * ROWS_BYTES), &ring.landed, rank);
-      stage_rows(sum, alpha, c_rows);
+    if constexpr (WIDE) {
+      multiply_wide(d, memory, ring, steps, warpgroup);
+      store_wide(d, c, alpha, c_rows, row, column, entry);
     } else {
-      stage_rows(d, alpha, c_rows);
+      multiply(d, memory, ring, steps);
+      if constexpr (SPLIT > 1) {
+        float sum[PART][4];
+        ptx::cluster_wait();  // the other block has started, and its mbarriers are initialised
+        add_up(d, sum, reinterpret_cast<float4*>(c_rows + PART * ROWS_BYTES), &ring.landed, rank);
+        stage_rows(sum, alpha, c_rows);
+      } else {
+        stage_rows(d, alpha, c_rows);
+      }
     }
   } else if (threadIdx.x == LOADER_OF_A) {
     if (MEET_FIRST) start(of_a);
@@ -122,6 +149,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     if (MEET_FIRST) start(of_b);
     if (!WHOLE) load_until(of_b, steps);
   }
+  if (WIDE) return;  // each warp has stored its rows
   __syncwarp();
   if (SPLIT > 1 && threadIdx.x >= LOADER_OF_A) ptx::cluster_wait();
   __syncthreads();  // rows of c are complete

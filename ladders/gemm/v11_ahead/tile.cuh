@@ -1,7 +1,8 @@
 // Part of kernel.cu: what the warpgroup computes of a tile of c.
 
 // d (COLUMNS,ROWS) = or with `add` += a stage of b, transposed, times a stage of a, transposed.
-__device__ __forceinline__ void multiply_stage(float (&d)[GROUPS][4], const char* stage, bool add) {
+template <int groups>
+__device__ __forceinline__ void multiply_stage(float (&d)[groups][4], const char* stage, bool add) {
   const auto left = ptx::matrix_descriptor_128b(stage + A_BYTES, B_BYTES, 1024);
   const auto right = ptx::matrix_descriptor_128b(stage, A_BYTES, 1024);
   constexpr int next_left = B_TURNED ? 32 : 2048, next_right = 32;  // bytes to the next 16 of k
@@ -16,7 +17,8 @@ __device__ __forceinline__ void multiply_stage(float (&d)[GROUPS][4], const char
 }
 
 // The sums of a tile.
-__device__ __forceinline__ void multiply(float (&d)[GROUPS][4], const char* stages, Ring& ring, int steps) {
+template <int groups>
+__device__ __forceinline__ void multiply(float (&d)[groups][4], const char* stages, Ring& ring, int steps) {
   Stage stage;
   int before = 0;  // the stage of the previous step
 #pragma unroll 1

@@ -23,6 +23,13 @@ MANY_CLUSTERS = 56  # are nearly all
 PARTS, MOST_PARTS = (64, 128), 33  # the tile of OTHERS whose k is shared through memory; tiles that fit
 K_OF_PARTS = 192  # the longest sum that is faster than there, for each such tile
 HIGH = 128  # rows of the tiles that OTHERS has besides
+BUSY_AHEAD = 4  # stages of b that are loaded before the wait, if most multiprocessors have a tile
+# Wide tiles
+WIDE_STAGES = 4
+WIDE_K = 128  # a sum is longer than the steps that multiply half of the columns at a time
+WIDE_UNITS = (32, 64)  # elements by which lines of a and b follow each other: L2 reads others twice
+WIDE_AHEAD = 2  # stages of b that are loaded before the wait
+WARP_BYTES = 4096  # of c on their way out
 
 
 @dataclass(frozen=True)
@@ -34,6 +41,11 @@ class Tile:
     blocks: int  # of a multiprocessor at once
     split: int = 1  # blocks of a cluster that share the k of a tile
 
+    @property
+    def wide(self) -> bool:
+        """Whether columns of c are columns of the instruction, and 64 rows are a warpgroup's."""
+        return self.columns > 64
+
     def count(self, p: GemmShape) -> int:
         """Tiles of all products."""
         return p.batch * ceil_div(p.m, self.rows) * ceil_div(p.n, self.columns)
@@ -43,6 +55,9 @@ class Tile:
         count = self.count(p)
         if count > AT_ONCE[self.split]:
             return False
+        if self.wide:  # a round of them, where SQUARE tiles take more than one
+            lines = p.pitches[0] % WIDE_UNITS[0] == p.pitches[1] % WIDE_UNITS[1] == 0
+            return lines and p.k > WIDE_K and SQUARE.count(p) > AT_ONCE[1]
         if self.split > 1:
             enough = p.k > SHORT_K and count >= FEWEST_CLUSTERS and full(p.m, self.rows, HALF_FULL)
             return enough and not others_share(p, count)
@@ -54,7 +69,9 @@ TILES = (
     *(Tile(rows, 64, 1, split=2) for rows in (32, 64, 96)),
     *(Tile(16, 64, 2), Tile(32, 64, 2), Tile(64, 64, 1), Tile(128, 64, 1)),
     Tile(128, 64, 1, split=2),  # where k is too long for the one before
+    *(Tile(128, columns, 1) for columns in (192, 256)),
 )
+SQUARE = Tile(128, 128, 1)  # one that OTHERS has
 
 
 def full(m: int, rows: int, part: float) -> bool:
@@ -86,6 +103,8 @@ def steps(p: GemmShape, tile: Tile) -> int:
 
 def stages(p: GemmShape, tile: Tile) -> int:
     """Of each ring: few numbers of them, so that there are few kernels to compile."""
+    if tile.wide:
+        return WIDE_STAGES
     return next(count for count in (2, 4, MOST_STAGES) if count >= min(steps(p, tile), MOST_STAGES))
 
 
@@ -96,7 +115,17 @@ def refuses(p: GemmShape) -> str:
 
 def threads(tile: Tile) -> int:
     """Of a block: warpgroups that multiply, and two warps that load."""
-    return tile.columns // 64 * 128 + 64
+    return (tile.rows // 64 if tile.wide else 1) * 128 + 64
+
+
+def ahead(p: GemmShape, tile: Tile) -> int:
+    """Stages of b that are loaded before the wait: all, or fewer where they delay loads of a."""
+    if "b" not in p.constants:
+        return 0
+    if tile.wide:
+        return WIDE_AHEAD
+    busy = tile.split == 1 and 2 * tile.count(p) > AT_ONCE[1]
+    return min(stages(p, tile), BUSY_AHEAD) if busy else stages(p, tile)
 
 
 def defines(p: GemmShape) -> dict[str, int]:
@@ -107,7 +136,7 @@ def defines(p: GemmShape) -> dict[str, int]:
         **{"STAGES": stages(p, tile), "BLOCKS": tile.blocks, "SPLIT": tile.split},
         **{"WHOLE": steps(p, tile) <= stages(p, tile)},
         **{"IN_TYPE": CODES[p.dtype], "OUT_TYPE": CODES[p.out], "B_TURNED": p.layout[1] == "t"},
-        "AHEAD": "b" in p.constants,
+        "AHEAD": ahead(p, tile),
     }
 
 
@@ -116,14 +145,16 @@ def plan(p: GemmShape) -> list[Launch | Call]:
     tile = choose(p)
     if tile is None:
         return [Call(OTHERS, p, {name: name for name in p.arrays})]
-    boxes = {"a": (1, tile.rows, TILE_K), "b": (1, 64, 64), "c": (1, tile.rows // tile.split, 64)}
+    of_c = 16 if tile.wide else tile.rows // tile.split  # rows of a warp, or of a block
+    boxes = {"a": (1, tile.rows, TILE_K), "b": (1, 64, 64), "c": (1, of_c, 64)}
     maps = []
     for (name, box), pitch, length in zip(boxes.items(), p.pitches, p.lengths, strict=True):
         lines = p.arrays[name].shape[1]
         maps.append(TensorMap(name, box, (p.batch, lines, length), (lines * pitch, pitch)))
     sums = tile.rows // tile.split * tile.columns  # of a block; it gets others if it shares k
     of_stages = stages(p, tile) * (tile.rows + tile.columns) * TILE_K * 2
-    shared = of_stages + sums * 2 + (tile.split - 1) * sums * 4
+    of_sums = tile.rows // 16 * WARP_BYTES if tile.wide else sums * 2 + (tile.split - 1) * sums * 4
+    shared = of_stages + of_sums
     grid = (ceil_div(p.m, tile.rows) * tile.split, ceil_div(p.n, tile.columns), p.batch)
     args = (*maps, p.k, float(p.alpha))
     launch = Launch("gemm_ahead", grid, (threads(tile),), args, shared, cluster=tile.split, early=True)

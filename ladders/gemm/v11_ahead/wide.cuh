@@ -1,0 +1,80 @@
+// Part of kernel.cu: what two warpgroups compute of a wide tile of c, 64 rows each.
+
+constexpr int TAIL = COLUMNS == 256 ? 2 : 0;  // steps, the last ones, that multiply half of the columns at a time
+constexpr int WARP_BYTES = 4096;              // two parts of 16 rows and 64 columns on their way out
+
+// The first half of the columns, or the other one.
+template <int half, int groups>
+__device__ __forceinline__ float (&half_of(float (&d)[groups][4]))
+    [groups / 2][4] { return reinterpret_cast<float (&)[groups / 2][4]>(d[half * (groups / 2)]); }
+
+// d (64,8 groups) = or with `add` += 64 rows of a stage of a times the columns of its b from `from` on.
+template <int groups>
+__device__ __forceinline__
+    void multiply_columns(float (&d)[groups][4], const char* stage, int warpgroup, int from, bool add) {
+  const auto left = ptx::matrix_descriptor_128b(stage + warpgroup * BOX_BYTES, BOX_BYTES, 1024);
+  const auto right = ptx::matrix_descriptor_128b(stage + A_BYTES + from / 64 * BOX_BYTES, BOX_BYTES, 1024);
+  constexpr int next_left = 32, next_right = B_TURNED ? 32 : 2048;  // bytes to the next 16 of k
+#pragma unroll
+  for (int j = 0; j < TILE_K / 16; j++)
+    ptx::wgmma_m64k16<groups * 8, Operand, false, !B_TURNED>(d, left + j * (next_left >> 4),
+                                                             right + j * (next_right >> 4), add || j > 0);
+}
+
+// The sums of a tile. There are more steps than TAIL. The last ones multiply the first half of the columns, and then
+// the other one, so that the first half is stored while the other one is multiplied. The last products are still in
+// flight when this returns. ptxas 13.0 easily finds no registers for halves, and then waits for each product (message
+// C7511): it needs a loop that runs at least once, and stages whose place follows from k. For 192 columns, that was not
+// enough.
+template <int groups>
+__device__ __forceinline__ void multiply_wide(float (&d)[groups][4], const char* stages, Ring& ring, int steps,
+                                              int warpgroup) {
+  Stage stage;
+  int before = 0, step = 0;  // the stage of the previous step
+  auto wait_full = [&] {
+    ptx::mbarrier_wait(ring.full_b + stage.index, stage.parity);
+    ptx::mbarrier_wait(ring.full_a + stage.index, stage.parity);
+  };
+#pragma unroll 1
+  do {
+    wait_full();
+    ptx::wgmma_fence();
+    multiply_columns(d, stages + stage.index * STAGE_BYTES, warpgroup, 0, step > 0);
+    ptx::wgmma_commit();
+    ptx::wgmma_wait<1>();  // the previous step is complete
+    if (step > 0 && threadIdx.x % 32 == 0) ptx::mbarrier_arrive(ring.empty + before);
+    before = stage.index;
+    stage.next();
+  } while (++step < steps - TAIL);
+
+  if constexpr (TAIL > 0) {
+    for (int i = 0; i < TAIL; i++, stage.next()) wait_full();
+    ptx::wgmma_fence();
+    auto stage_of = [&](int i) { return stages + (steps - TAIL + i) % STAGES * STAGE_BYTES; };
+#pragma unroll
+    for (int i = 0; i < TAIL; i++) multiply_columns(half_of<0>(d), stage_of(i), warpgroup, 0, true);
+    ptx::wgmma_commit();
+#pragma unroll
+    for (int i = 0; i < TAIL; i++) multiply_columns(half_of<1>(d), stage_of(i), warpgroup, COLUMNS / 2, true);
+    ptx::wgmma_commit();
+  }
+}
+
+// Waits for the sums, or for each half of them, and stores them; each warp 16 rows, through memory of its own.
+template <int groups>
+__device__ __forceinline__ void store_wide(float (&d)[groups][4], const ptx::TensorMap& c, float alpha, char* c_rows,
+                                           int row, int column, int entry) {
+  const int warp = threadIdx.x / 32;
+  char* const own = c_rows + warp * WARP_BYTES;
+  row += warp * 16;
+  if constexpr (TAIL > 0) {
+    ptx::wgmma_wait<1>(half_of<0>(d));
+    sums::store_tensor<Out>(half_of<0>(d), c, alpha, own, row, column, entry);
+    ptx::wgmma_wait<0>(half_of<1>(d));
+    sums::store_tensor<Out>(half_of<1>(d), c, alpha, own, row, column + COLUMNS / 2, entry);
+  } else {
+    ptx::wgmma_wait<0>(d);
+    sums::store_tensor<Out>(d, c, alpha, own, row, column, entry);
+  }
+  if (threadIdx.x % 32 == 0) ptx::bulk_wait_read<0>();  // before the block exits and its memory is reused
+}
