@@ -11,24 +11,23 @@
 //           k: 4 KB of high halves and 4 KB of low ones, in rows of 128 bytes with 128-byte swizzle, box after box
 //           along k. If k is the direction of rows, a row has 32 high halves of a line and 32 low ones. If lines are
 //           adjacent, a row has 64 lines, and high and low are separate. A line has one factor.
-// Mapping   split_columns: a cluster for 32 lines, whose blocks share k. They keep their part in registers, and
-// exchange
-//           the largest elements, so that an operand is read once. split_rows: a warp for a line, which it reads twice.
-//           gemm: as gemm/v7_specialised, with 128 rows and 192 or 128 columns: wide tiles first, and narrow ones if
-//           they make the last round shorter (variant.py). A thread has 96 sums of the tensor cores and 96 of its own.
-//           A stage of 32 k has 40 KB, and needs 6 instructions per warpgroup. This is a third less to load per product
-//           than with halves alone. The warpgroup that copies has three more warps. Lines that the first tiles do not
-//           need are split by these while others are multiplied (rest.cuh): rows of a beyond the first band, and
-//           columns of b that belong to narrow tiles.
-// Roofline  m = n = k = 4096: 3 x 137 GFLOP, 0.42 ms at 990 TFLOP/s, in practice 0.53 because power lowers the clock;
-//           splitting moves 268 MB, 0.063 ms at 4.3 TB/s. Strict fp32, 67 TFLOP/s: 2.05 ms at least.
+// Mapping   split_columns: a cluster for 32 lines, whose blocks share k. Each keeps its part in registers while they
+//           exchange the largest elements. split_rows: a block for each line. Both read an operand once. gemm: as
+//           gemm/v7_specialised, with 128 rows and 192 or 128 columns: wide tiles first, and narrow ones if they make
+//           the last round shorter (variant.py). A thread has 96 sums of the tensor cores and 96 of its own. A stage of
+//           32 k has 40 KB, and needs 6 instructions per warpgroup. This is a third less to load per product than with
+//           halves alone. The warpgroup that copies has three more warps. They split the rows of a beyond the first
+//           band of tiles, while that is multiplied (split_late.cuh).
+// Roofline  m = n = k = 4096: 3 x 137 GFLOP, 0.42 ms at 990 TFLOP/s, in practice 0.54 because power lowers the clock;
+//           splitting moves 268 MB, 0.063 ms at 4.3 TB/s, and 168 MB of them before the product. Strict fp32, 67
+//           TFLOP/s: 2.05 ms at least.
 // Gain      over gemm/v7_specialised: support for floats, at a third of its speed. Over gemm/v3_registers: a factor of
-//           5, to 0.62 ms.
+//           5, to 0.60 ms.
 // Limits    sm_90a. The halves need as much memory as the operands.
-// Hazards   as gemm/v7_specialised. In addition: a flag announces lines that are split late. Plain stores are ordered
+// Hazards   as gemm/v7_specialised. In addition: a flag announces rows that are split late. Plain stores are ordered
 //           before it by a fence of the GPU, and before reads of the copy engine by a fence between proxies, on both
-//           sides. Blocks that wait for each other could wait for ever if not all of them run at once. Here, lines come
-//           from a queue, so that a running block works on whatever is waited for.
+//           sides. Blocks that wait for each other would wait for ever if not all of them run at once. Here, rows come
+//           from a queue, so that a running block splits whatever another one waits for.
 //           Halves lose everything below 2^-39 of the largest element of their line. That does not matter if the
 //           largest products determine the sum; it does if small elements of a meet large ones of b, or the reverse. If
 //           the elements of a row and those of a column are both more than 2^30 apart, their sum is therefore computed
@@ -106,7 +105,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   const Operands operands{a, b, m, n, k, a_pitch, b_pitch};
   auto make = [&](auto& total) {
     sum_up(total, ring, stage, chunks);
-    late.wait(entry * a_lines + row);  // which the stages have done
+    late.wait(entry * a_lines + row);  // for their factors, too: it returns at once
     row += threadIdx.x / 32 * 16;
     const long long of_entry = (long long)entry * m * c_pitch;
     finish(total, operands, {a_factors + entry * a_lines, a_wide + entry * a_lines},
