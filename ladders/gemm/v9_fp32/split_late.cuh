@@ -1,0 +1,76 @@
+// Part of kernel.cu: rows of a that are split while others are multiplied.
+
+// Orders writes to global memory before reads by the copy engine, and the reverse.
+__device__ __forceinline__ void fence_proxy_async_global() {
+#ifndef MINI_DNN_EMULATOR
+  asm volatile("fence.proxy.async.global;" ::: "memory");
+#endif
+}
+
+// The last rows of a, from row `first` on, and their flags: a queue, then how many items of each tile have been split.
+struct Late {
+  static constexpr int ITEM = 4;  // rows that a warp splits before it tells of them
+  const float* x;
+  uint4* boxes;
+  float* factors;
+  int* wide;
+  int* flags;
+  int m, k, pitch, chunks, first, all;  // all: with those that fill tiles
+
+  // A warp splits a row. It reads it twice, and finds it in a cache the second time.
+  __device__ __forceinline__ void split_row(int row) const {
+    constexpr int DEEP = 4;  // parts of 8 elements that a lane loads at once
+    const int lane = threadIdx.x % 32, parts = chunks * (CHUNK / 8), there = row < m ? k : 0;
+    const float* const from = x + (long long)row * pitch;
+    auto load = [&](int part, float (&values)[DEEP][8]) {  // zeros beyond k
+#pragma unroll
+      for (int i = 0; i < DEEP; i++, part += 32) read(from + 8 * part, there - 8 * part, pitch % 4 == 0, values[i]);
+    };
+    float values[DEEP][8];
+    Range range;
+#pragma unroll 1
+    for (int part = lane; part < parts; part += 32 * DEEP) {
+      load(part, values);
+#pragma unroll
+      for (int i = 0; i < DEEP * 8; i++) range.add(values[i / 8][i % 8]);
+    }
+    for (int i = 16; i > 0; i /= 2) range.add(range.of_lane(i));
+    const float factor = factor_of(range.largest);
+    const float same[8] = {factor, factor, factor, factor, factor, factor, factor, factor};
+    if (lane == 0) {
+      factors[row] = 1.0f / factor;
+      wide[row] = range.is_wide();
+    }
+#pragma unroll 1
+    for (int part = lane; part < parts; part += 32 * DEEP) {
+      load(part, values);
+#pragma unroll
+      for (int i = 0; i < DEEP; i++)
+        if (part + 32 * i < parts) write_part(boxes, values[i], same, row, part + 32 * i, chunks, 0);
+    }
+  }
+
+  // Rows come from the queue: whichever blocks run, one of them splits what another one waits for.
+  __device__ __forceinline__ void split() const {
+    const int lane = threadIdx.x % 32;
+    while (true) {
+      int row = 0;
+      if (lane == 0) row = first + ITEM * atomicAdd(flags, 1);
+      row = __shfl_sync(~0u, row, 0);
+      if (row >= all) return;
+      for (int i = 0; i < ITEM; i++) split_row(row + i);
+      __syncwarp();
+      if (lane != 0) continue;
+      fence_proxy_async_global();
+      __threadfence();
+      atomicAdd(flags + 1 + (row - first) / ROWS, 1);
+    }
+  }
+
+  // Until the rows of the tile that begins with `row` have been split.
+  __device__ __forceinline__ void wait(int row) const {
+    if (row < first) return;
+    const volatile int* const done = flags + 1 + (row - first) / ROWS;
+    while (*done < ROWS / ITEM) __nanosleep(100);
+  }
+};

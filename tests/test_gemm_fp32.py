@@ -1,0 +1,53 @@
+"""gemm/v9_fp32: rows of a that are split late, and columns of b that do not stay in registers."""
+
+from typing import Any
+
+import pytest
+from convolutions import solved
+from sampling import exhaustive_unless
+
+from mini_dnn.device import Device
+from mini_dnn.device.emulator.checked import CheckedEmulator
+from mini_dnn.ops.gemm import GemmShape
+from mini_dnn.variant import find
+
+V9 = find("gemm/v9_fp32")
+RULES: dict[str, Any] = V9.plan.__globals__  # type: ignore[union-attr]
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two blocks and bands of one tile, so that small products have rows that are split late."""
+    for name, value in {"MULTIPROCESSORS": 2, "BAND": 2, "COLUMNS": 2}.items():
+        monkeypatch.setitem(RULES, name, value)
+    monkeypatch.setitem(RULES, "widths", lambda rows, n: (1, -(-(n - 192) // 128)))
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize("layout", ["nn", pytest.param("nt", marks=exhaustive_unless(False))])
+def test_rows_that_are_split_late(layout: str, emulator: Device) -> None:
+    problem = GemmShape(300, 300, 131, "fp32", layout=layout)
+    assert RULES["late"](problem) == 256
+    assert solved(V9, problem, emulator).ok
+
+
+@pytest.mark.usefixtures("few")
+def test_no_finding_where_rows_are_split_late() -> None:
+    problem = GemmShape(130, 200, 20, "fp32")
+    assert RULES["late"](problem) == 128
+    assert solved(V9, problem, CheckedEmulator()).ok
+
+
+def test_rows_are_split_late_only_if_they_are_ready_in_time() -> None:
+    late = RULES["late"]
+    assert late(GemmShape(4096, 4096, 4096, "fp32")) == 4096 - 8 * 128
+    assert late(GemmShape(8192, 8192, 8192, "fp32")) == 8192 - 16 * 128
+    assert late(GemmShape(8192, 1024, 4096, "fp32")) == 0, "few columns of tiles"
+    assert late(GemmShape(4096, 4096, 4096, "fp32", layout="tn")) == 0
+    assert late(GemmShape(4096, 4096, 4096, "fp32", batch=2)) == 0
+
+
+@pytest.mark.parametrize("layout", ["nn", pytest.param("tt", marks=exhaustive_unless(False))])
+def test_a_k_that_does_not_stay_in_registers(layout: str, emulator: Device) -> None:
+    most = RULES["CLUSTER"] * RULES["STEPS_KEPT"] * 2 * RULES["CHUNK"]
+    assert solved(V9, GemmShape(20, 30, most + 70, "fp32", layout=layout), emulator).ok
