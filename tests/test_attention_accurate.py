@@ -47,7 +47,7 @@ def reference(arrays: Arrays) -> np.ndarray:
 
 
 def running_maximum(arrays: Arrays, keys: int = 128) -> np.ndarray:
-    """As in cuDNN: exponentials are relative to the largest score up to their block, and rounded to halves."""
+    """As in cuDNN: exponentials are relative to the largest score so far, and rounded to halves."""
     s = scores(arrays)
     largest = np.maximum.accumulate(
         [s[..., j : j + keys].max(-1, keepdims=True) for j in range(0, s.shape[-1], keys)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from mini_dnn.ops.attention import AttentionShape
@@ -82,7 +84,7 @@ def plan(p: AttentionShape) -> list[Launch | Call]:
     boxes = ((q, GROUPS * TILE), (k, BLOCK), (v, BLOCK), (o, 16), (q, 1), (k, 1), (v, 1))
     maps = (tensor_map(p, name, rows) for name, rows in boxes)
     each = p.H if p.layout == "packed" else 1  # heads that lie side by side
-    args = (*maps, o, p.T - 1, p.B * p.H, each, p.part, float(np.float32(p.factor * LOG2_E)))
+    args: tuple[Any, ...] = (*maps, o, p.T - 1, p.B * p.H, each, p.part, float(np.float32(p.factor * LOG2_E)))
     shared = STAGES * 2 * BLOCK * 128 + Q_STAGES * GROUPS * TILE_BYTES + TOKENS_BYTES
     grid = min(units(p), MULTIPROCESSORS)
     return [Launch("attention", (grid,), (THREADS,), args, shared, early=True)]

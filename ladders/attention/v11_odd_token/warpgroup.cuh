@@ -19,16 +19,21 @@ struct Warpgroup {
   Tile rows;
   Turns turn;
   Ring<Q_STAGES> q_ring;
-  Place ring, ahead;       // the block of keys whose scores are computed, and the next one
-  bool come = false;       // whether an early test found that the next block has come
-  int merge_parity = 0;    // of the tiles that were split
-  int stored = -1;         // the stage of queries whose results are being copied
-  int tiles, next_tiles;   // of the current item and the next one; a single tile is shared
-  Item item;               // the item that is finished; only lane 0 reads it
+  Place ring, ahead;      // the block of keys whose scores are computed, and the next one
+  bool come = false;      // whether an early test found that the next block has come
+  int merge_parity = 0;   // of the tiles that were split
+  int stored = -1;        // the stage of queries whose results are being copied
+  int tiles, next_tiles;  // of the current item and the next one; a single tile is shared
+  Item item;              // the item that is finished; only lane 0 reads it
 
   __device__ __forceinline__ Warpgroup(const Block& block, Merges& merges, int group)
-      : block(block), merges(merges), barriers(block.barriers), group(group), lane(threadIdx.x % 32),
-        warp_rows(threadIdx.x / 32 % 4 * 16), blocks(blocks_for(block.T, 0)),
+      : block(block),
+        merges(merges),
+        barriers(block.barriers),
+        group(group),
+        lane(threadIdx.x % 32),
+        warp_rows(threadIdx.x / 32 % 4 * 16),
+        blocks(blocks_for(block.T, 0)),
         queries_at(ptx::matrix_descriptor_128b(block.queries, 16, 1024)),
         tokens_at(ptx::matrix_descriptor_128b(block.few + ODD_KEY, 16, 1024)),
         odd_values_at(ptx::matrix_descriptor_128b(block.few + ODD_VALUE, BLOCK * 128, 0)),
