@@ -19,6 +19,9 @@ is enough.
 ``--random 100`` adds 100 problems of random sizes, compared with cuDNN only: odd numbers of tokens up to
 4095, 1 to 1024 heads, contiguous arrays, and the mode ``written``. Errors are relative to float64 on the same
 inputs.
+
+``--draws 6`` computes the errors for six inputs of each problem instead of one. ``--deviation 2`` multiplies
+all scores by 2.
 """
 
 from __future__ import annotations
@@ -65,15 +68,21 @@ def measure(
     libraries: Sequence[str],
     layouts: Sequence[str],
     modes: Sequence[str],
+    draws: int = 1,
 ) -> tuple[list[Row], list[Row]]:
     """Measure times and errors of one problem, in each layout and mode."""
     print(f"\n{p}", flush=True)
-    given, candidates = bench.inputs(p), []
-    for layout in layouts:
-        candidates += bench.candidates(
-            replace(p, layout=layout), given, impl, libraries, warm="warm" in modes
-        )
-    errors = bench.errors(p, given, candidates)
+    errors = []
+    for draw in reversed(range(draws)):  # the first draw is the one that is timed
+        given = bench.inputs(p, draw)
+        candidates = [
+            one
+            for layout in layouts
+            for one in bench.candidates(
+                replace(p, layout=layout), given, impl, libraries, warm="warm" in modes
+            )
+        ]
+        errors += [{**row, "draw": draw} for row in bench.errors(p, given, candidates)]
     candidates += bench.floors(p)
     rows = []
     for mode in modes:
@@ -134,6 +143,8 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
         default=",".join(BACKENDS),
         help="PyTorch's backends; empty for none (default: all)",
     )
+    parser.add_argument("--draws", type=int, default=1, help="number of inputs whose errors are computed")
+    parser.add_argument("--deviation", type=float, default=1.0, help="standard deviation of the scores")
     parser.add_argument("--seed", type=int, default=0, help="seed of the random sizes")
     parser.add_argument("--out", type=Path, help="write the results to this JSON file")
     return parser.parse_args(words)
@@ -171,13 +182,14 @@ def main(words: Sequence[str] | None = None) -> int:
     device = CALLS.device(torch.cuda.current_device())
     in_layouts = [replace(p, layout=layout) for p in problems for layout in layouts]
     build_ahead([*in_layouts, *chosen], impl, device)
-    bench = Bench(torch)
+    bench = Bench(torch, given.deviation)
     found: dict[str, list[Row]] = {"rows": [], "errors": [], "random": [], "random_errors": []}
     used = {**versions(), "torch": torch.__version__, "cudnn": str(torch.backends.cudnn.version())}
     about = {"note": NOTE, "device": device.description, "commit": commit(), "versions": used}
+    about |= {"deviation": given.deviation}
     with torch.no_grad():
         for problem in problems:
-            rows, errors = measure(bench, problem, impl, libraries, layouts, modes)
+            rows, errors = measure(bench, problem, impl, libraries, layouts, modes, given.draws)
             found["rows"].extend(rows)
             found["errors"].extend(errors)
             write(given.out, {**about, **found})  # kept even if a later problem takes too long

@@ -57,10 +57,13 @@ class Bench:
     ----------
     torch
         The module, which is only imported if there is a GPU.
+    deviation
+        The standard deviation of the scores.
     """
 
-    def __init__(self, torch: Any) -> None:
+    def __init__(self, torch: Any, deviation: float = 1.0) -> None:
         self.torch = torch
+        self.deviation = deviation
         self.stream = torch.cuda.Stream()  # graphs are captured on it
         self._flush = torch.zeros(FLUSH_BYTES // 4, dtype=torch.int32, device="cuda")
         self._one = torch.zeros(1, device="cuda")
@@ -125,12 +128,12 @@ class Bench:
                     times.append(start.elapsed_time(end) * 1e3 / runs)
         return found
 
-    def inputs(self, p: AttentionShape) -> tuple[Any, Any, Any]:
-        """Return normal values q, k and v (B,H,T,d) in half."""
+    def inputs(self, p: AttentionShape, draw: int = 0) -> tuple[Any, Any, Any]:
+        """Return normal values q, k and v (B,H,T,d) in half, which differ between draws."""
         torch = self.torch
-        torch.manual_seed(p.T)
+        torch.manual_seed(p.T + draw * 10_000)
         q, k, v = (torch.randn(p.B, p.H, p.T, p.d, device="cuda", dtype=torch.half) for _ in range(3))
-        return q, k, v
+        return q * self.deviation, k, v
 
     def ops(
         self, p: AttentionShape, given: Sequence[Any], impl: Sequence[str], backends: Sequence[str]

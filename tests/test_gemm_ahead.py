@@ -20,7 +20,7 @@ WHOLE_SUMS, HALF_SUMS = (
     [tile for tile in TILES if tile.split == split and not tile.wide] for split in (1, 2)
 )
 WIDE = [tile for tile in TILES if tile.wide]
-SHORTEST = GemmShape(136, 264, 136, "fp16", "fp16")  # the smallest k of wide tiles: a step before the last two
+SHORTEST = GemmShape(136, 264, 136, "fp16", "fp16")  # smallest k of wide tiles: a step before the last two
 # Blocks have 8 or 9 steps, more than a ring has stages
 LONG = GemmShape(75, 136, 1096, "fp16", "bf16", "nt", 2, 0.5)
 PROBLEMS = [  # all of k at once, or more steps than a ring has stages; ends within tiles

@@ -20,9 +20,9 @@ struct OddRows : Rows {
   unsigned odd_power[4];
   half2 total[2];  // sums of the powers of the latest block, which sum does not have yet
 
-  // Called when the scores of the first block are there. Computes those of the odd key, from queries at `q`, and the
-  // powers of both, of which none is above 1, and starts the product of the odd power and the value. The odd key
-  // `counts` in one of the warpgroups that share a tile.
+  // Called when the scores of the first block are there. Computes those of the odd key, from queries at `q`, the
+  // references and the odd power, and starts the product of the odd power and the value. The odd key `counts` in one
+  // of the warpgroups that share a tile.
   __device__ __forceinline__ void begin_with(unsigned long long q, unsigned long long odd_key,
                                              unsigned long long odd_value, float scale, bool counts) {
     const int lane = threadIdx.x % 32, t = lane % 4;
@@ -47,13 +47,18 @@ struct OddRows : Rows {
     ptx::wgmma_fence();
     ptx::wgmma_values<D>(o, odd_power, odd_value, false);
     ptx::wgmma_commit();
-    power<BLOCK>(scale);
   }
 
+  // Computes the powers of the first block, of which none is above 1.
+  __device__ __forceinline__ void first_powers(float scale) { power<BLOCK>(scale, None()); }
+
+  struct None {
+    __device__ __forceinline__ void operator()(int, int, float, float, half2) const {}
+  };
   // As in Rows, but powers are added as halves, in chains, which takes fewer instructions. The last power is added
-  // last.
-  template <int keys>
-  __device__ __forceinline__ bool power(float scale) {
+  // last. `each` gets the powers of each pair of keys i of row r: as floats, and as halves.
+  template <int keys, class Each>
+  __device__ __forceinline__ void power(float scale, Each each) {
     constexpr int CHAINS = 4;
     half2 sums[2][CHAINS];
 #pragma unroll
@@ -66,11 +71,10 @@ struct OddRows : Rows {
         const half2 pair = *reinterpret_cast<const half2*>(&packed);
         p[i / 2][i % 2 * 2 + r] = packed;
         sums[r][i % CHAINS] = i < CHAINS ? pair : sums[r][i % CHAINS] + pair;
+        each(i, r, x, y, pair);
       }
 #pragma unroll
     for (int r = 0; r < 2; r++) total[r] = ((sums[r][0] + sums[r][1]) + sums[r][2]) + sums[r][3];
-    const half2 both = total[0] + total[1];
-    return both.x + both.y < __float2half(LIMIT);
   }
 
   // Adds the latest powers to the sums. Nothing waits for that.
@@ -82,10 +86,19 @@ struct OddRows : Rows {
   // `ask` is called before the vote, so that both are under way at the same time.
   template <int keys, class Ask>
   __device__ __forceinline__ void go_on(float scale, Ask ask) {
-    const bool fits = power<keys>(scale);
+    power<keys>(scale, None());
+    const half2 both = total[0] + total[1];
+    const bool fits = both.x + both.y < __float2half(LIMIT);
     ask();
     if (__all_sync(~0u, fits)) return;
-    float m[2];  // or something is NaN
+    raise<keys>(scale);  // or something is NaN
+    power<keys>(scale, None());
+  }
+
+  // Makes the largest score up to the latest block the reference.
+  template <int keys>
+  __device__ __forceinline__ void raise(float scale) {
+    float m[2];
     largest<keys>(m, scale);
 #pragma unroll
     for (int r = 0; r < 2; r++) {
@@ -96,7 +109,6 @@ struct OddRows : Rows {
 #pragma unroll
       for (int i = 0; i < COLUMNS; i++) o[i][2 * r] *= factor, o[i][2 * r + 1] *= factor;
     }
-    power<keys>(scale);
   }
 
   // Hands results to another warpgroup, and takes those of another one.

@@ -2,7 +2,7 @@
 #pragma once
 #include <mini_dnn/ptx_test_wait.cuh>
 
-#include "odd_rows.cuh"
+#include "../v9_final/block.cuh"
 
 // Where a block of keys and values is: a stage, and the descriptors of its products. They move on together, because a
 // descriptor that is computed anew takes longer, and products wait for it.
