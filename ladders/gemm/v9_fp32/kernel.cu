@@ -11,23 +11,17 @@
 //           k: 4 KB of high halves and 4 KB of low ones, in rows of 128 bytes with 128-byte swizzle, box after box
 //           along k. If k is the direction of rows, a row has 32 high halves of a line and 32 low ones. If lines are
 //           adjacent, a row has 64 lines, and high and low are separate. A line has one factor.
-// Mapping   split_columns: a cluster for 32 lines, whose blocks share k. Each keeps its part in registers while they
-//           exchange the largest elements. split_rows: a block for each line. Both read an operand once. gemm: as
-//           gemm/v7_specialised, with 128 rows and 192 or 128 columns: wide tiles first, and narrow ones if they make
-//           the last round shorter (variant.py). A thread has 96 sums of the tensor cores and 96 of its own. A stage of
-//           32 k has 40 KB, and needs 6 instructions per warpgroup. This is a third less to load per product than with
-//           halves alone. The warpgroup that copies has three more warps. They split the rows of a beyond the first
-//           band of tiles, while that is multiplied (split_late.cuh).
-// Roofline  m = n = k = 4096: 3 x 137 GFLOP, 0.42 ms at 990 TFLOP/s, in practice 0.54 because power lowers the clock;
-//           splitting moves 268 MB, 0.063 ms at 4.3 TB/s, and 168 MB of them before the product. Strict fp32, 67
-//           TFLOP/s: 2.05 ms at least.
+// Mapping   split_rows: a block for each line, which it reads once; split_columns: a block for 64 lines and 64 k, after
+//           find_ranges, a separate pass; 8 elements per thread at a time. gemm: as gemm/v7_specialised, with 128 rows
+//           and 192 or 128 columns: wide tiles first, and narrow ones if they make the last round shorter (variant.py).
+//           A thread has 96 sums of the tensor cores and 96 of its own. A stage of 32 k has 40 KB, and needs 6
+//           instructions per warpgroup. This is a third less to load per product than with halves alone.
+// Roofline  m = n = k = 4096: 3 x 137 GFLOP, 0.42 ms at 990 TFLOP/s, in practice 0.53 because power lowers the clock;
+//           splitting moves 268 MB, 0.063 ms at 4.3 TB/s. Strict fp32, 67 TFLOP/s: 2.05 ms at least.
 // Gain      over gemm/v7_specialised: support for floats, at a third of its speed. Over gemm/v3_registers: a factor of
-//           5, to 0.60 ms.
+//           5, to 0.62 ms.
 // Limits    sm_90a. The halves need as much memory as the operands.
-// Hazards   as gemm/v7_specialised. In addition: a flag announces rows that are split late. Plain stores are ordered
-//           before it by a fence of the GPU, and before reads of the copy engine by a fence between proxies, on both
-//           sides. Blocks that wait for each other would wait for ever if not all of them run at once. Here, rows come
-//           from a queue, so that a running block splits whatever another one waits for.
+// Hazards   as gemm/v7_specialised. In addition: find_ranges adds to the output of clear, an earlier launch.
 //           Halves lose everything below 2^-39 of the largest element of their line. That does not matter if the
 //           largest products determine the sum; it does if small elements of a meet large ones of b, or the reverse. If
 //           the elements of a row and those of a column are both more than 2^30 apart, their sum is therefore computed
@@ -46,22 +40,18 @@ static_assert(THREADS == 384 && SPLITTERS == 256, "two warpgroups multiply, a th
 #include "halves.cuh"
 #include "split_rows.cuh"
 #include "split_columns.cuh"
-#include "split_late.cuh"
 #include "sum_up.cuh"
 #include "finish.cuh"
 #include "tiles.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    gemm(uint4* a_boxes, const char* b_boxes, float* a_factors, const float* b_factors, int* a_wide, const int* b_wide,
-         int* flags, const float* a, const float* b, const float* c0, float* c, int m, int n, int k, int a_pitch,
-         int b_pitch, int c_pitch, int chunks, int wide, int narrow, int batch, int late_rows, float alpha,
-         float beta) {
+    gemm(const char* a_boxes, const char* b_boxes, const float* a_factors, const float* b_factors, const int* a_wide,
+         const int* b_wide, const float* a, const float* b, const float* c0, float* c, int m, int n, int k, int a_pitch,
+         int b_pitch, int c_pitch, int chunks, int wide, int narrow, int batch, float alpha, float beta) {
   extern __shared__ __align__(1024) char memory[];
   __shared__ ptx::mbarrier full[STAGES], empty[STAGES];
   const Tiles tiles{(m + ROWS - 1) / ROWS, wide, narrow, batch};
   const int count = tiles.count(), a_lines = tiles.rows * ROWS, b_lines = wide * WIDE + narrow * NARROW;
-  const Late late{
-      a, a_boxes, a_factors, a_wide, flags, m, k, a_pitch, chunks, a_lines * batch - late_rows, a_lines * batch};
   const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
   if (threadIdx.x == 0) {
     for (int i = 0; i < STAGES; i++) {
@@ -72,22 +62,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   }
   __syncthreads();
   ptx::grid_launch_dependents();
-  ptx::grid_wait();
 
   const Ring ring{memory, full, empty};
   Stage stage;
   int row, column, entry;
   if (warpgroup == CONSUMERS) {
-    ptx::setmaxnreg_dec<72>();
-    if (threadIdx.x / 32 > CONSUMERS * 4 && late_rows > 0) late.split();
+    ptx::setmaxnreg_dec<24>();
     if (threadIdx.x != CONSUMERS * 128) return;
+    ptx::grid_wait();
     for (int i = blockIdx.x; i < count; i += gridDim.x) {
       const int b_bytes = (tiles.find(i, row, column, entry) ? WIDE : NARROW) / 64 * BOX_BYTES;
-      late.wait(entry * a_lines + row);
-      __threadfence();
-      fence_proxy_async_global();  // only now may the copy engine read
-      const char* from_a =
-          reinterpret_cast<const char*>(a_boxes) + (long long)(entry * a_lines + row) / 64 * chunks * BOX_BYTES;
+      const char* from_a = a_boxes + (long long)(entry * a_lines + row) / 64 * chunks * BOX_BYTES;
       const char* from_b = b_boxes + (long long)(entry * b_lines + column) / 64 * chunks * BOX_BYTES;
 #pragma unroll 1
       for (int chunk = 0; chunk < chunks; chunk++, stage.next(), from_a += A_BYTES, from_b += b_bytes) {
@@ -101,11 +86,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     return;
   }
 
-  ptx::setmaxnreg_inc<216>();
+  ptx::setmaxnreg_inc<240>();
   const Operands operands{a, b, m, n, k, a_pitch, b_pitch};
   auto make = [&](auto& total) {
     sum_up(total, ring, stage, chunks);
-    late.wait(entry * a_lines + row);  // for their factors, too: it returns at once
     row += threadIdx.x / 32 * 16;
     const long long of_entry = (long long)entry * m * c_pitch;
     finish(total, operands, {a_factors + entry * a_lines, a_wide + entry * a_lines},

@@ -1,78 +1,59 @@
 // Part of kernel.cu: an operand whose lines are columns.
 
-// Adjacent lines, k after k. A cluster splits 32 of them, and its blocks take 64 k in turn: blockIdx.x is the rank of
-// the block, blockIdx.y the cluster, blockIdx.z the entry of the batch. A thread has 8 lines. The first STEPS_KEPT
-// parts stay in registers until the factors are known; of a longer k, the rest is read twice.
-extern "C" __global__ void __launch_bounds__(SPLITTERS, 2)
-    split_columns(const float* x, uint4* boxes, float* factors, int* wide, int lines, int k, int pitch, int chunks,
-                  int wide_tiles) {
-  constexpr int PARTS = 4, WARPS = SPLITTERS / 32;
-  static_assert(SPLITTERS / PARTS == 2 * CHUNK && PARTS * 8 == 32, "a block has 32 lines and two chunks at a time");
-  __shared__ Range of_warps[WARPS][32], of_block[32];
-  __shared__ float of_lines[32];
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, part = threadIdx.x % PARTS, row = threadIdx.x / PARTS;
-  const int first = blockIdx.y * 32, left = lines - first - part * 8, steps = chunks / 2, blocks = gridDim.x;
-  const long long line = (long long)blockIdx.z * gridDim.y * 32 + first;  // of all entries
-  const bool quads = pitch % 4 == 0;
-  const float* const from = x + (long long)blockIdx.z * k * pitch + first + part * 8;
-  auto load = [&](int step, float (&values)[8]) {  // zeros beyond k
-    const int at = step * 2 * CHUNK + row;
-    read(from + (long long)at * pitch, at < k ? left : 0, quads, values);
-  };
-  Range ranges[8], range;
-  auto look = [&](const float (&values)[8]) {
-#pragma unroll
-    for (int i = 0; i < 8; i++) ranges[i].add(values[i]);
-  };
+// Before find_ranges.
+extern "C" __global__ void __launch_bounds__(SPLITTERS) clear(uint2* ranges, int count) {
+  const int i = blockIdx.x * SPLITTERS + threadIdx.x;
   ptx::grid_wait();
-  float kept[STEPS_KEPT][8], factor[8];
-#pragma unroll
-  for (int i = 0; i < STEPS_KEPT; i++) load(blockIdx.x + i * blocks, kept[i]);
-#pragma unroll
-  for (int i = 0; i < STEPS_KEPT; i++) look(kept[i]);
-  for (int step = blockIdx.x + STEPS_KEPT * blocks; step < steps; step += blocks) {
-    float values[8];
-    load(step, values);
-    look(values);
-  }
+  if (i < count) ranges[i] = make_uint2(0, ~0u);
+}
 
+// Adjacent lines, k after k: blockIdx.x is 256 lines, blockIdx.y one part of k of gridDim.y,
+// blockIdx.z the entry of the batch. A thread has a line, and neighbours have neighbours.
+extern "C" __global__ void __launch_bounds__(SPLITTERS)
+    find_ranges(const float* __restrict__ x, uint2* ranges, int lines, int k, int pitch, int all_lines) {
+  const int line = blockIdx.x * SPLITTERS + threadIdx.x, part = (k + gridDim.y - 1) / gridDim.y;
+  const int from = blockIdx.y * part, to = min(k, from + part);
+  ptx::grid_wait();
+  if (line >= lines) return;
+  const float* const column = x + (long long)blockIdx.z * k * pitch + line;
+  Range range;
+#pragma unroll 8
+  for (int i = from; i < to; i++) range.add(column[(long long)i * pitch]);
+  uint2* const of_line = ranges + (long long)blockIdx.z * all_lines + line;
+  atomicMax(&of_line->x, range.largest);
+  atomicMin(&of_line->y, range.least);
+}
+
+// The same lines: blockIdx.x is a box of 64, blockIdx.y two chunks of k, blockIdx.z the entry of the batch.
+extern "C" __global__ void __launch_bounds__(SPLITTERS)
+    split_columns(const float* __restrict__ x, uint4* boxes, float* factors, int* wide, const uint2* ranges, int lines,
+                  int k, int pitch, int chunks, int wide_tiles) {
+  const int part = threadIdx.x % 8, row = threadIdx.x / 8, line = blockIdx.x * 64 + part * 8;
+  const long long first_box = (long long)blockIdx.z * gridDim.x;  // of the entry
+  const float* const from = x + (long long)blockIdx.z * k * pitch + line;
+  float values[2][8], factor[8];
+  ptx::grid_wait();
+#pragma unroll
+  for (int h = 0; h < 2; h++) {
+    const int at = (blockIdx.y * 2 + h) * CHUNK + row;
+    read(from + (long long)at * pitch, at < k ? lines - line : 0, pitch % 4 == 0, values[h]);
+  }
 #pragma unroll
   for (int i = 0; i < 8; i++) {
-    for (int mask = PARTS; mask < 32; mask *= 2) ranges[i].add(ranges[i].of_lane(mask));
-    if (lane < PARTS) of_warps[warp][part * 8 + i] = ranges[i];
-  }
-  __syncthreads();
-  if (warp == 0) {
-    for (int i = 0; i < WARPS; i++) range.add(of_warps[i][lane]);
-    of_block[lane] = range;
-  }
-  ptx::cluster_sync();
-  if (warp == 0) {
-    for (int i = 0; i < blocks; i++) range.add(*ptx::cluster_shared(of_block + lane, i));
-    of_lines[lane] = factor_of(range.largest);
-    if (blockIdx.x == 0) {
-      factors[line + lane] = 1.0f / of_lines[lane];
-      wide[line + lane] = range.is_wide();
+    const long long at = (first_box + blockIdx.x) * 64 + part * 8 + i;
+    Range range;
+    range.largest = ranges[at].x;
+    range.least = ranges[at].y;
+    factor[i] = factor_of(range.largest);
+    if (blockIdx.y == 0 && row == 0) {
+      factors[at] = 1.0f / factor[i];
+      wide[at] = range.is_wide();
     }
   }
-  ptx::cluster_arrive();  // this block has read the ranges of the others
-  __syncthreads();
 #pragma unroll
-  for (int i = 0; i < 8; i++) factor[i] = of_lines[part * 8 + i];
-
-  auto write = [&](int step, const float (&values)[8]) {
-    const long long box = (long long)blockIdx.z * (gridDim.y / 2) * chunks +
-                          place(first / 64, step * 2 + row / CHUNK, chunks, wide_tiles);
-    uint4* const to = boxes + box * (BOX_BYTES / 16) + row % CHUNK * 8 + ((first % 64 / 8 + part) ^ (row % 8));
-    split(values, factor, to[0], to[BOX_BYTES / 32]);
-  };
-#pragma unroll
-  for (int i = 0; i < STEPS_KEPT; i++)
-    if (blockIdx.x + i * blocks < steps) write(blockIdx.x + i * blocks, kept[i]);
-  for (int step = blockIdx.x + STEPS_KEPT * blocks; step < steps; step += blocks) {
-    float values[8];
-    load(step, values);
-    write(step, values);
+  for (int h = 0; h < 2; h++) {
+    const long long box = first_box * chunks + place(blockIdx.x, blockIdx.y * 2 + h, chunks, wide_tiles);
+    uint4* const to = boxes + box * (BOX_BYTES / 16) + row * 8 + (part ^ (row % 8));
+    split(values[h], factor, to[0], to[BOX_BYTES / 32]);
   }
-  ptx::cluster_wait();
 }

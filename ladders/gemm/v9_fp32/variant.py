@@ -12,12 +12,10 @@ BOX = 64  # lines whose halves lie together
 CHUNK = 32  # terms of a sum in a stage
 STAGES = 5
 BAND = 16  # rows of tiles that are taken together
-COLUMNS = 16  # of tiles, at least, if rows of a are split late: the next ones are then ready in time
 MULTIPROCESSORS = 132  # of an H100 or H200; a block each, as each takes nearly all shared memory
 THREADS = 384  # two warpgroups that multiply, one that copies
 SPLITTERS = 256  # threads of a block that splits floats
-STEPS_KEPT = 8  # parts of 64 k that a block of split_columns keeps in registers
-CLUSTER = 8  # blocks, at most
+RANGE_PARTS = 64  # of k, for each of which a block looks for the largest elements
 SPREAD = 30  # powers of two between the elements of a line, beyond which it is called wide
 NARROW_COST = 1.045  # time a column, measured, where 1 is that of wide tiles
 BOX_BYTES = BOX * CHUNK * 2 * 2
@@ -62,25 +60,15 @@ def lines(p: GemmShape) -> tuple[int, int]:
     return rows * ROWS, wide * WIDE + narrow * NARROW
 
 
-def band(p: GemmShape) -> int:
-    """Rows of tiles that are taken together: few, if that makes the first round need much less of a."""
-    return BAND // 2 if ceil_div(p.m, ROWS) <= 2 * BAND else BAND
-
-
-def late(p: GemmShape) -> int:
-    """Rows of a that are split while others are multiplied: those beyond the first band."""
-    rows = ceil_div(p.m, ROWS)
-    few = sum(widths(rows * p.batch, p.n)) < COLUMNS
-    return 0 if beside(p)[0] or p.batch > 1 or few else max(0, rows - band(p)) * ROWS
-
-
 def scratch(p: GemmShape) -> dict[str, Array]:
     """Both operands as halves, and the factors that make floats of their products again."""
-    found = {"flags": Array((1 + late(p) // ROWS,), "int32")}
-    for name, count in zip("ab", lines(p), strict=True):
+    found = {}
+    for name, count, columns in zip("ab", lines(p), beside(p), strict=True):
         found[f"{name}_boxes"] = Array((p.batch, count // BOX, chunks(p), BOX_BYTES // 2), "float16")
         found[f"{name}_factors"] = Array((p.batch, count))
         found[f"{name}_wide"] = Array((p.batch, count), "int32")
+        if columns:
+            found[f"{name}_ranges"] = Array((p.batch, count, 2), "uint32")
     return found
 
 
@@ -88,40 +76,30 @@ def defines(p: GemmShape) -> dict[str, int]:
     """Tiles and layouts, which the compiler has to know, and whether c is written two elements at a time."""
     a_lines, b_lines = beside(p)
     return {
-        **{"ROWS": ROWS, "WIDE": WIDE, "NARROW": NARROW, "BAND": band(p), "STAGES": STAGES},
-        **{
-            "THREADS": THREADS,
-            "SPLITTERS": SPLITTERS,
-            "SPREAD": SPREAD,
-            "STEPS_KEPT": STEPS_KEPT,
-            "C_PAIRS": p.pitches[2] % 2 == 0,
-        },
+        **{"ROWS": ROWS, "WIDE": WIDE, "NARROW": NARROW, "BAND": BAND, "STAGES": STAGES},
+        **{"THREADS": THREADS, "SPLITTERS": SPLITTERS, "SPREAD": SPREAD, "C_PAIRS": p.pitches[2] % 2 == 0},
         **{"A_LINES": a_lines, "B_LINES": b_lines},
     }
 
 
-def split(p: GemmShape, number: int) -> Launch:
-    """The launch that makes halves of an operand, or of those of its lines that are not split late."""
-    name, length, pitch, count = "ab"[number], (p.m, p.n)[number], p.pitches[number], lines(p)[number]
+def split(p: GemmShape, name: str) -> list[Launch]:
+    """The launches that make halves of an operand."""
+    number = "ab".index(name)
+    length, pitch, count = (p.m, p.n)[number], p.pitches[number], lines(p)[number]
     wide_tiles = widths(ceil_div(p.m, ROWS) * p.batch, p.n)[0] if name == "b" else 0
-    args = (
-        name,
-        f"{name}_boxes",
-        f"{name}_factors",
-        f"{name}_wide",
-        length,
-        p.k,
-        pitch,
-        chunks(p),
-        wide_tiles,
-    )
+    made = (f"{name}_boxes", f"{name}_factors", f"{name}_wide")
     if not beside(p)[number]:
-        rest = late(p) if name == "a" else 0
-        args = (*args, rest, "flags")
-        return Launch("split_rows", (count - rest, p.batch), (SPLITTERS,), args, early=True)
-    blocks = min(CLUSTER, ceil_div(chunks(p) // 2, STEPS_KEPT))
-    grid = (blocks, count // 32, p.batch)
-    return Launch("split_columns", grid, (SPLITTERS,), args, cluster=blocks, early=True)
+        args = (name, *made, length, p.k, pitch, chunks(p), wide_tiles)
+        return [Launch("split_rows", (count, p.batch), (SPLITTERS,), args, early=True)]
+    ranges, flat = f"{name}_ranges", count * p.batch
+    wide = (ceil_div(length, SPLITTERS), min(RANGE_PARTS, ceil_div(p.k, CHUNK)), p.batch)
+    of_k = (count // BOX, chunks(p) // 2, p.batch)
+    args = (name, *made, ranges, length, p.k, pitch, chunks(p), wide_tiles)
+    return [
+        Launch("clear", (ceil_div(flat, SPLITTERS),), (SPLITTERS,), (ranges, flat), early=True),
+        Launch("find_ranges", wide, (SPLITTERS,), (name, ranges, length, p.k, pitch, count), early=True),
+        Launch("split_columns", of_k, (SPLITTERS,), args, early=True),
+    ]
 
 
 def plan(p: GemmShape) -> list[Launch]:
@@ -130,12 +108,12 @@ def plan(p: GemmShape) -> list[Launch]:
     wide, narrow = widths(rows * p.batch, p.n)
     c0 = "c0" if p.beta else "c"  # what is not read
     made = tuple(f"{name}_{what}" for what in ("boxes", "factors", "wide") for name in "ab")
-    args = (*made, "flags", "a", "b", c0, "c", p.m, p.n, p.k, *p.pitches)
-    args += (chunks(p), wide, narrow, p.batch, late(p), float(p.alpha), float(p.beta))
+    args = (*made, "a", "b", c0, "c", p.m, p.n, p.k, *p.pitches)
+    args += (chunks(p), wide, narrow, p.batch, float(p.alpha), float(p.beta))
     stage = (ROWS + WIDE) // BOX * BOX_BYTES
     blocks = min(rows * (wide + narrow) * p.batch, MULTIPROCESSORS)
     product = Launch("gemm", (blocks,), (THREADS,), args, shared_bytes=STAGES * stage, early=True)
-    return [split(p, 1), split(p, 0), product]
+    return [*split(p, "a"), *split(p, "b"), product]
 
 
 VARIANT = Variant(

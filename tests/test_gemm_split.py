@@ -1,4 +1,4 @@
-"""gemm/v9_fp32: rows of a that are split late, and columns of b that do not stay in registers."""
+"""gemm/v13_split: rows of a that are split late, and columns of b that do not stay in registers."""
 
 from typing import Any
 
@@ -11,8 +11,8 @@ from mini_dnn.device.emulator.checked import CheckedEmulator
 from mini_dnn.ops.gemm import GemmShape
 from mini_dnn.variant import find
 
-V9 = find("gemm/v9_fp32")
-RULES: dict[str, Any] = V9.plan.__globals__  # type: ignore[union-attr]
+V13 = find("gemm/v13_split")
+RULES: dict[str, Any] = V13.plan.__globals__  # type: ignore[union-attr]
 
 
 @pytest.fixture
@@ -28,14 +28,14 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_rows_that_are_split_late(layout: str, emulator: Device) -> None:
     problem = GemmShape(300, 300, 131, "fp32", layout=layout)
     assert RULES["late"](problem) == 256
-    assert solved(V9, problem, emulator).ok
+    assert solved(V13, problem, emulator).ok
 
 
 @pytest.mark.usefixtures("few")
 def test_no_finding_where_rows_are_split_late() -> None:
     problem = GemmShape(130, 200, 20, "fp32")
     assert RULES["late"](problem) == 128
-    assert solved(V9, problem, CheckedEmulator()).ok
+    assert solved(V13, problem, CheckedEmulator()).ok
 
 
 def test_rows_are_split_late_only_if_they_are_ready_in_time() -> None:
@@ -50,4 +50,4 @@ def test_rows_are_split_late_only_if_they_are_ready_in_time() -> None:
 @pytest.mark.parametrize("layout", ["nn", pytest.param("tt", marks=exhaustive_unless(False))])
 def test_a_k_that_does_not_stay_in_registers(layout: str, emulator: Device) -> None:
     most = RULES["CLUSTER"] * RULES["STEPS_KEPT"] * 2 * RULES["CHUNK"]
-    assert solved(V9, GemmShape(20, 30, most + 70, "fp32", layout=layout), emulator).ok
+    assert solved(V13, GemmShape(20, 30, most + 70, "fp32", layout=layout), emulator).ok

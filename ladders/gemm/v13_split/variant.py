@@ -1,0 +1,155 @@
+"""gemm/v13_split: as gemm/v9_fp32, but b is read once to be split, and most of a is split late."""
+
+from functools import cache
+
+from mini_dnn.ops import Array
+from mini_dnn.ops.gemm import GemmShape
+from mini_dnn.variant import Launch, Variant, ceil_div
+
+ROWS = 128  # of c in a block
+WIDE, NARROW = 192, 128  # columns of c in a block, of tiles of two widths
+BOX = 64  # lines whose halves lie together
+CHUNK = 32  # terms of a sum in a stage
+STAGES = 5
+BAND = 16  # rows of tiles that are taken together
+COLUMNS = 16  # of tiles, at least, if rows of a are split late: the next ones are then ready in time
+MULTIPROCESSORS = 132  # of an H100 or H200; a block each, as each takes nearly all shared memory
+THREADS = 384  # two warpgroups that multiply, one that copies
+SPLITTERS = 256  # threads of a block that splits floats
+STEPS_KEPT = 8  # parts of 64 k that a block of split_columns keeps in registers
+CLUSTER = 8  # blocks, at most
+SPREAD = 30  # powers of two between the elements of a line, beyond which it is called wide
+NARROW_COST = 1.045  # time a column, measured, where 1 is that of wide tiles
+BOX_BYTES = BOX * CHUNK * 2 * 2
+
+
+def beside(p: GemmShape) -> tuple[bool, bool]:
+    """Whether the lines of a (its rows) and of b (its columns) lie beside each other, k after k."""
+    return p.layout[0] == "t", p.layout[1] == "n"
+
+
+def chunks(p: GemmShape) -> int:
+    """Stages for a tile: sums of two of them are promoted together."""
+    return 2 * ceil_div(p.k, 2 * CHUNK)
+
+
+@cache
+def widths(rows: int, n: int) -> tuple[int, int]:
+    """How many columns of tiles are wide, and how many narrow, for the shortest time of the busiest block.
+
+    Block i takes tiles i, i + MULTIPROCESSORS, ...; the wide ones come first. With ``rows`` rows of tiles.
+    Block 0 is the busiest: none has more tiles, or more wide ones. Of very many columns most are wide, and
+    only so many are tried narrow as make a difference to the last rounds.
+    """
+
+    def narrow(wide: int) -> int:
+        return max(0, ceil_div(n - wide * WIDE, NARROW))
+
+    def time(wide: int) -> tuple[float, int]:
+        of_wide = ceil_div(rows * wide, MULTIPROCESSORS)
+        rounds = ceil_div(rows * (wide + narrow(wide)), MULTIPROCESSORS)
+        return of_wide * WIDE + (rounds - of_wide) * NARROW * NARROW_COST, wide
+
+    most = ceil_div(n, WIDE)
+    _, wide = min(map(time, range(max(0, most - 4 * MULTIPROCESSORS), most + 1)))
+    return wide, narrow(wide)
+
+
+def lines(p: GemmShape) -> tuple[int, int]:
+    """Rows of a and columns of b that all tiles have, those beyond c among them."""
+    rows = ceil_div(p.m, ROWS)
+    wide, narrow = widths(rows * p.batch, p.n)
+    return rows * ROWS, wide * WIDE + narrow * NARROW
+
+
+def band(p: GemmShape) -> int:
+    """Rows of tiles that are taken together: few, if that makes the first round need much less of a."""
+    return BAND // 2 if ceil_div(p.m, ROWS) <= 2 * BAND else BAND
+
+
+def late(p: GemmShape) -> int:
+    """Rows of a that are split while others are multiplied: those beyond the first band."""
+    rows = ceil_div(p.m, ROWS)
+    few = sum(widths(rows * p.batch, p.n)) < COLUMNS
+    return 0 if beside(p)[0] or p.batch > 1 or few else max(0, rows - band(p)) * ROWS
+
+
+def scratch(p: GemmShape) -> dict[str, Array]:
+    """Both operands as halves, and the factors that make floats of their products again."""
+    found = {"flags": Array((1 + late(p) // ROWS,), "int32")}
+    for name, count in zip("ab", lines(p), strict=True):
+        found[f"{name}_boxes"] = Array((p.batch, count // BOX, chunks(p), BOX_BYTES // 2), "float16")
+        found[f"{name}_factors"] = Array((p.batch, count))
+        found[f"{name}_wide"] = Array((p.batch, count), "int32")
+    return found
+
+
+def defines(p: GemmShape) -> dict[str, int]:
+    """Tiles and layouts, which the compiler has to know, and whether c is written two elements at a time."""
+    a_lines, b_lines = beside(p)
+    return {
+        **{"ROWS": ROWS, "WIDE": WIDE, "NARROW": NARROW, "BAND": band(p), "STAGES": STAGES},
+        **{
+            "THREADS": THREADS,
+            "SPLITTERS": SPLITTERS,
+            "SPREAD": SPREAD,
+            "STEPS_KEPT": STEPS_KEPT,
+            "C_PAIRS": p.pitches[2] % 2 == 0,
+        },
+        **{"A_LINES": a_lines, "B_LINES": b_lines},
+    }
+
+
+def split(p: GemmShape, number: int) -> Launch:
+    """The launch that makes halves of an operand, or of those of its lines that are not split late."""
+    name, length, pitch, count = "ab"[number], (p.m, p.n)[number], p.pitches[number], lines(p)[number]
+    wide_tiles = widths(ceil_div(p.m, ROWS) * p.batch, p.n)[0] if name == "b" else 0
+    args = (
+        name,
+        f"{name}_boxes",
+        f"{name}_factors",
+        f"{name}_wide",
+        length,
+        p.k,
+        pitch,
+        chunks(p),
+        wide_tiles,
+    )
+    if not beside(p)[number]:
+        rest = late(p) if name == "a" else 0
+        args = (*args, rest, "flags")
+        return Launch("split_rows", (count - rest, p.batch), (SPLITTERS,), args, early=True)
+    blocks = min(CLUSTER, ceil_div(chunks(p) // 2, STEPS_KEPT))
+    grid = (blocks, count // 32, p.batch)
+    return Launch("split_columns", grid, (SPLITTERS,), args, cluster=blocks, early=True)
+
+
+def plan(p: GemmShape) -> list[Launch]:
+    """Both operands are split, then multiplied by as many blocks as there are multiprocessors, or tiles."""
+    rows = ceil_div(p.m, ROWS)
+    wide, narrow = widths(rows * p.batch, p.n)
+    c0 = "c0" if p.beta else "c"  # what is not read
+    made = tuple(f"{name}_{what}" for what in ("boxes", "factors", "wide") for name in "ab")
+    args = (*made, "flags", "a", "b", c0, "c", p.m, p.n, p.k, *p.pitches)
+    args += (chunks(p), wide, narrow, p.batch, late(p), float(p.alpha), float(p.beta))
+    stage = (ROWS + WIDE) // BOX * BOX_BYTES
+    blocks = min(rows * (wide + narrow) * p.batch, MULTIPROCESSORS)
+    product = Launch("gemm", (blocks,), (THREADS,), args, shared_bytes=STAGES * stage, early=True)
+    return [split(p, 1), split(p, 0), product]
+
+
+VARIANT = Variant(
+    op="gemm",
+    plan=plan,
+    scratch=scratch,
+    defines=defines,
+    refuses=lambda p: (
+        ""
+        if p.dtype == p.out == "fp32"
+        else f"it multiplies floats, and types are {p.dtype} -> {p.out}; gemm/v8 takes those of 16 bits"
+    ),
+    parent="gemm/v9_fp32",
+    compute_type="3xfp16",
+    min_arch=90,
+    idea="b is read once to be split into halves, and most of a is split while others are multiplied",
+)
