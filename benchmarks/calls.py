@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,9 @@ def waiting(library: str, own_stream: bool) -> Iterator[Callable[[], Any]]:
 
     Inside, the library's stream is the default one, or another one.
     """
+    name = {"CuPy": "cupy", "PyTorch": "torch"}[library]
+    if find_spec(name) is None:
+        sys.exit(f"{library} is not installed here; install it, or leave it out with --libraries")
     if library == "CuPy":
         import cupy
 

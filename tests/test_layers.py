@@ -58,6 +58,15 @@ def test_forward_leaves_its_input_alone(layer: Layer, shape: tuple[int, ...]) ->
     np.testing.assert_array_equal(x, before)
 
 
+def test_a_layer_without_a_method_is_told_which_one() -> None:
+    class Half(Layer):
+        def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+            return shape
+
+    with pytest.raises(NotImplementedError, match=r"Half has no method forward\(x, training=False"):
+        Half().forward(np.zeros(3))
+
+
 @cases
 def test_backward_needs_a_forward_pass_of_its_own(layer: Layer, shape: tuple[int, ...]) -> None:
     dy = layer.forward(rng().standard_normal(shape), training=True)

@@ -57,18 +57,18 @@ class Layer:
         ShapeError
             The layer does not accept such an input.
         """
-        raise NotImplementedError
+        raise self._lacks("output_shape(shape)", "the output's shape for an input of this shape")
 
     def forward(self, x: np.ndarray, training: bool = False, overwrite: bool = False) -> np.ndarray:
         """Compute the output; keep what `backward` needs if ``training``.
 
         With ``overwrite``, the layer may write its output to the memory of x.
         """
-        raise NotImplementedError
+        raise self._lacks("forward(x, training=False, overwrite=False)", "the output")
 
     def backward(self, dy: np.ndarray) -> np.ndarray:
         """Store the gradients of the parameters and return dx, of the input's shape."""
-        raise NotImplementedError
+        raise self._lacks("backward(dy)", "the gradient of the input")
 
     def backward_parameters(self, dy: np.ndarray) -> None:
         """Store only the gradients of the parameters: the first layer of a network needs no more."""
@@ -84,6 +84,11 @@ class Layer:
             for name, layer in self.inner().items()
             for key, parameter in layer.parameters().items()
         }
+
+    def _lacks(self, method: str, result: str) -> NotImplementedError:
+        return NotImplementedError(
+            f"{type(self).__name__} has no method {method}: every layer needs one; it returns {result}"
+        )
 
     def _take_saved(self) -> Any:
         saved, self._saved = self._saved, None

@@ -28,6 +28,11 @@ def fits(p: AttentionShape) -> bool:
     return plain and p.T > LEAST and odd == 1 and (tiles % GROUPS == 0 or split_pays(p))
 
 
+def refuses(p: AttentionShape) -> str:
+    """The text of the limit: wgmma multiplies halves."""
+    return "it multiplies halves, and dtype is fp32; attention/v2 takes it" if p.dtype == "fp32" else ""
+
+
 def split_pays(p: AttentionShape) -> bool:
     """Whether splitting a head's last tile makes the busiest block faster.
 

@@ -7,11 +7,6 @@ from mini_dnn.variant import Variant
 MORE, FEWER = 144, 80  # registers of a thread that multiplies, and of any other thread
 
 
-def refuses(p: AttentionShape) -> str:
-    """The text of the limit: wgmma multiplies halves."""
-    return "it multiplies halves, and dtype is fp32; attention/v2 takes it" if p.dtype == "fp32" else ""
-
-
 def defines(p: AttentionShape) -> dict[str, int]:
     """Sizes that are compile-time constants, and registers."""
     return odd_token.defines(p, MORE, FEWER)
@@ -21,7 +16,7 @@ VARIANT = Variant(
     op="attention",
     plan=odd_token.plan,
     defines=defines,
-    refuses=refuses,
+    refuses=odd_token.refuses,
     parent="attention/v11_odd_token",
     precision="fp16",
     min_arch=90,
