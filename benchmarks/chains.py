@@ -33,7 +33,7 @@ from mini_dnn.running.execute import Execution, compile_others
 from mini_dnn.running.verify import verify
 from mini_dnn.variant import Planned, find
 
-MOVED = 100e6  # of all b: twice the L2 cache of an H100
+MOVED = 100e6  # bytes of all b: twice the L2 cache of an H100
 FEWEST, MOST = 4, 2048  # number of products
 NOTE = "microseconds a product of a chain, turn by turn"
 

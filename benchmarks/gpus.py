@@ -53,10 +53,10 @@ from mini_dnn.variant import find
 
 VARIANT = "networks/resnet18/v6_graph"
 DISTINCT = 512  # pictures, which the array and the list repeat
-SIZE = (500, 375)  # of a JPEG file
+SIZE = (500, 375)  # pixels of a JPEG file
 BATCH, SHARD = 128, 2048
 CHECKED = 4  # images of ResNet-18 that are compared with float64 in each process
-MOST_SHARED = 232_448  # shared memory of a block on an H100 or H200
+MOST_SHARED = 232_448  # bytes of shared memory of a block on an H100 or H200
 WARM_UP = 4  # shards per GPU
 SEED = 0
 

@@ -72,7 +72,7 @@ def draw_pictures(folder: Path, count: int) -> list[Path]:
 
 
 def classifier_at_random(folder: Path) -> Classifier:
-    """ResNet-18 for ImageNet, with initial weights of a training."""
+    """ResNet-18 for ImageNet, with random weights as at the start of training."""
     file = folder / "weights.h5"
     info = WeightsInfo("synthetic", {}, SEED, "", description=RESNET18.to_json())
     save(file, build(RESNET18, np.random.default_rng(SEED)), info)

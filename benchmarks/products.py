@@ -47,7 +47,7 @@ from mini_dnn.variant import Launch, Planned, find
 from mini_dnn.variant.plan import Code
 
 OPERATION = ops.find("gemm")
-MOVED = 256e6  # of all sets of operands: five times the L2 cache of an H200
+MOVED = 256e6  # bytes of all sets of operands: five times the L2 cache of an H200
 MOST_SETS = 64
 LARGEST = 4096  # side of a random problem
 NOTE = "microseconds a product, turn by turn"

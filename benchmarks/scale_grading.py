@@ -84,7 +84,7 @@ def earned(out: Path) -> dict[str, Any]:
 
 
 def busy_s() -> float:
-    """CPU seconds of all cores since the machine started."""
+    """Busy seconds of all cores since the machine started."""
     user, nice, system, _, _, irq, soft, *_ = Path("/proc/stat").read_text().split()[1:11]
     return sum(map(int, (user, nice, system, irq, soft))) / os.sysconf("SC_CLK_TCK")
 

@@ -34,7 +34,7 @@ def busy(what: str) -> AbstractContextManager[object]:
 def running(what: Callable[[], str]) -> Iterator[None]:
     """Register kernels as running inside this context.
 
-    |If they take long, `told_of_silence` prints the text that ``what`` returns.
+    If they take long, `told_of_silence` prints the text that ``what`` returns.
     """
     entry = (time.monotonic(), what)
     _running.append(entry)

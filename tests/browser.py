@@ -207,7 +207,7 @@ class Page:
 
     @property
     def overflow(self) -> int:
-        """Return by how many CSS pixels the page is wider than the window; usually 0."""
+        """Return by how many CSS pixels the page is wider than the window; 0 without sideways scrolling."""
         width: int = self.run("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         return width
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from tensor_cores import HALF, TF32, Format, Instruction
 
-# A, b and c as numbers; the first axis is that of the cases
+# a, b and c as numbers; the first axis is that of the cases
 Tiles = tuple[np.ndarray, np.ndarray, np.ndarray]
 Draw = Callable[[np.random.Generator, int, Instruction], Tiles]
 

@@ -20,7 +20,7 @@ PROBLEMS = [
     GemmShape(8, 8, 1, "fp16", "fp16"),  # one row in each eighth
     GemmShape(9, 3, 7, "bf16", "bf16"),
     GemmShape(71, 257, 63, "fp16", "fp16"),  # b is copied; c ends with parts of pieces
-    # B is read in place, and the eighths differ in their numbers of rows
+    # b is read in place, and the eighths differ in their numbers of rows
     GemmShape(150, 264, 129, "fp16", "fp16"),
     GemmShape(64, 128, 68, "fp16", "bf16"),  # c is stored by tensor copies
     GemmShape(72, 300, 65, "bf16", "fp32", "nn", 1, 0.5, -1.5),

@@ -1,11 +1,11 @@
-"""The semesters' rubrics have the course's numbers, and require nothing that no shipped variant can do."""
+"""The semesters' rubrics have the course's numbers, and require only what shipped variants can do."""
 
 import pytest
 
 from mini_dnn.grading.rubric import Rubric, load, presets
 from mini_dnn.variant import find
 
-# Ms for all points, ms for none
+# Milliseconds for all points, and for none
 SEMESTERS = {"fa24": (80.0, 200.0), "sp25": (50.0, 75.0), "sp26": (60.0, 100.0)}
 REQUIRED = ["m1/direct", "m2/unroll_gemm", "m3/streams", "m3/fusion", "layers/custom"]
 OPTIONAL = {  # the course's points: lower and upper limit

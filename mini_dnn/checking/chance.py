@@ -49,7 +49,7 @@ def by_chance(
             second = run_plans(part, problem, arrays, device).outputs
         same = _same(operation, problem, arrays, first, second, planned.precision)
     except KernelError:
-        same = False  # one of them is an index, for example
+        same = False  # one of the two runs failed, for example because an undefined value is an index
     except (DeviceError, LaunchError):
         return None  # nothing else may be compiled here
     return None if same else _finding(own)

@@ -182,9 +182,9 @@ class Runs:
 def wrong_again(planned: Planned, device: Device, given: list[Example]) -> Finding | None:
     """The finding about a wrong result of a later run on the memory of a first run that is right.
 
-    This works on any device, and names no line.
-
     This works on any device, but names no line.
+
+    Parameters
     ----------
     given
         The inputs of each run, including the first.

@@ -37,7 +37,7 @@ class Asked:
     networks: Sequence[Variant]  # networks that stay on the device
     others: Sequence[Variant]  # other variants whose growth is also measured
     batches: Sequence[int]  # empty for the defaults
-    sends: Sequence[str]  # forms in which an image is sent; empty for the defaults
+    sends: Sequence[str]  # forms in which an entry is sent; empty for the defaults
     requests: int
     program: Program | None  # for networks with trained weights and images
 
@@ -60,7 +60,7 @@ class Asked:
         return all_forms(variant, self.program)
 
     def service(self, variant: Variant, send: str, entries: int) -> Service:
-        """Create a service with this many images and trained weights, or with random ones."""
+        """Create a service with this many entries: images and trained weights, or random numbers."""
         if self.program and variant.op == NETWORK:
             return self.program.service(variant, send, entries)
         return Service.at_random(variant, send, variant.operation.course[send].with_batch(entries))

@@ -15,7 +15,7 @@ from mini_dnn.explain.page import MARK, page
 from mini_dnn.paths import write_atomically
 from mini_dnn.variant import Variant, find
 
-MOST = 2  # default batch size: enough to see the work for each image
+MOST = 2  # default batch size: enough to see the work for each entry
 MOST_FLOPS = 400_000_000  # of the default problem, which takes about ten seconds
 HEAD_BYTES = 1000  # bytes of a page in which its mark is found
 

@@ -62,7 +62,7 @@ def read(path: Path, recipe: Recipe) -> Pixels | None:
             return _checked(file)
     except FileNotFoundError:
         return None
-    # H5py raises these for invalid files
+    # h5py raises these for invalid files
     except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
         _log.warning("the cache %s is damaged (%s); the images are created again", path, error)
         return None

@@ -1,8 +1,7 @@
 """The cache of compiled kernels, and how files get there safely.
 
 A file that cannot be used (damaged, unreadable, of another user) is created anew. A file that cannot be kept
-(the
-disk is full) is used by this process only. In both cases, the logger warns once.
+(the disk is full) is used by this process only. In both cases, the logger warns once.
 """
 
 from __future__ import annotations

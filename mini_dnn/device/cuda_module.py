@@ -22,7 +22,7 @@ from mini_dnn.device.cuda_buffer import CudaBuffer, LentCudaBuffer, address_of
 from mini_dnn.device.cuda_map import encoded
 from mini_dnn.errors import CompileError, DeviceError, LaunchError
 
-DEFAULT_SHARED_BYTES = 48 * 1024  # a kernel must ask for more
+DEFAULT_SHARED_BYTES = 48 * 1024  # a kernel that needs more must ask for it
 MAP_BYTES = 128  # size of a tensor map
 MAPS = 256  # tensor maps that are kept for a launch, each for another address of its buffer
 

@@ -30,7 +30,7 @@ class Calls(threading.local):
     def device(self, gpu: int) -> Device:
         """The GPU with this index, which is opened on first use."""
         if gpu not in self._devices:
-            if not self._devices:  # only affects this thread; GPUs may still be working
+            if not self._devices:  # for this thread only; at exit, the driver still works
                 atexit.register(self._end)
             self._devices[gpu] = open_gpu(gpu)
         return self._devices[gpu]

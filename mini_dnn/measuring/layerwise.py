@@ -61,7 +61,7 @@ class Layerwise:
         return layer.result.y
 
     def _first_taken(self, ways: Iterator[tuple[str, Any, Arrays]]) -> tuple[Any, Arrays]:
-        """Return the first problem that the variant accepts, each with its arrays in the matching type."""
+        """Return the first problem that the variant accepts, with its arrays in the matching type."""
         limits = []
         for dtype, problem, arrays in ways:
             limits.append(self.variant.limit_for(problem))

@@ -16,9 +16,9 @@ from msgspec import Meta
 from mini_dnn.ops.compare import PRECISIONS
 from mini_dnn.running.timing import Timing
 
-# Schemas of the files of ``bench``. Schema 1: layer_ms excludes the fill with NaN, rows have a code_hash, and
-# their state is read throughout the measurement. Schema 2: rows name their operation and problem, and say
-# whether op times had settled. Schema 3: files have a checksum.
+# Schemas of the files of ``bench``. Schema 2: layer_ms excludes the fill with NaN, rows have a code_hash, and
+# their state is read throughout the measurement. Schema 3: rows name their operation and problem, and say
+# whether op times had settled. Schema 4: files have a checksum.
 SCHEMA = 4
 SCHEMAS = (1, 2, 3, SCHEMA)  # schemas that can be read
 OLD_SCHEMAS = (1, 2)  # in these, rows have a layer in place of operation and problem

@@ -22,7 +22,7 @@ from mini_dnn.measuring.records import (
     check_quartiles,
 )
 
-SERVING = "serving-3"  # since 2: a checksum; since 1: growth rows name their operation and problem
+SERVING = "serving-3"  # 3 adds a checksum; in 2, growth rows name their operation and problem
 SERVING_SCHEMAS = ("serving-1", "serving-2", SERVING)
 MOST_SERVED = 2_000  # rows of each kind of serving
 

@@ -191,7 +191,7 @@ def probe(shape: ConvShape, precision: str, rng: np.random.Generator) -> tuple[C
     """Inputs that distinguish an answer in the next lower precision from one in ``precision``.
 
     With ordinary random inputs, an answer in FP16 may be within the bound of FP32 if the reduction is long,
-    because that bound grows with the sum of all |x w|, while an error with few of them does not. These inputs
+    because that bound grows with the sum of all |x w|, but an error with only a few of them. These inputs
     are generated to show the difference, and each is tried first: NumPy rounds as the lower precision does,
     and only inputs that reveal it are used. The result is None if there are none: no arithmetic here is less
     exact than ``"fp16_sum"``.

@@ -27,7 +27,7 @@ from mini_dnn.work.children import end_with_parent
 
 AHEAD = 2  # batches that are decoded before they are requested
 MANY = 1_000  # from this number of files on, processes decode them
-SAMPLE, SMALL = 8, 16 << 10  # files that are inspected, and the size below which threads are faster
+SAMPLE, SMALL = 8, 16 << 10  # files that are inspected, and bytes per file below which threads are faster
 TOGETHER = 8  # files that a process receives at a time
 
 Decoded = tuple[np.ndarray | str, float]  # pixels or an error, and the seconds that it took

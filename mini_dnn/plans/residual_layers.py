@@ -42,7 +42,7 @@ def layers(s: ResNetShape, convolution: str) -> Iterator[tuple[Step | Call, str]
     """
     conv, x = s.sizes.conv1, "images"
     if s.dtype != "fp32":
-        # Otherwise they are not read
+        # For float pixels any buffers will do: they are not read
         moments = ("mean", "deviation") if s.dtype == "uint8" else ("zeros", "zeros")
         count = s.N * s.channels * s.image**2
         yield each("convert", count, x, *moments, "pixels", s.channels, s.image**2, at=4), "pixels"

@@ -169,7 +169,8 @@ def bracket(
     memory = max(units[DRAM], units[L2])
     own = {name: ms * waves for name, ms in units.items() if name not in (DRAM, L2)}
     hidden = min(1.0, _warps(counters, gpu, blocks, registers) / SCHEDULERS / _latency(counters))
-    # Nothing hides the other units' work of the last of the blocks that run one after the other.
+    # A block uses these units one after the other. Other blocks hide all but the longest part, except at the
+    # end.
     stages = [own[L1], own[TENSOR], max(own[name] for name in (ISSUE, FMA, SPECIAL))]
     if not _copies(counters):
         stages.append(memory)

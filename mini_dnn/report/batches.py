@@ -236,7 +236,7 @@ def libraries_table(network: ByBatch) -> Table:
 
 
 def _under(row: BatchesRow | None, best: BatchesRow | None) -> str:
-    """Format how many times as long a row takes as our best variant."""
+    """Format the time of a row as a multiple of the time of our best variant."""
     return times(row.median_ms / best.median_ms if row and best and row is not best else None)
 
 

@@ -87,7 +87,7 @@ class Board:
 
     @property
     def tables(self) -> list[At]:
-        """The tables: one for each batch size, smallest first, then tables of mixed batch sizes."""
+        """The tables: one for each batch size, smallest first, then the course's sizes and other sizes."""
         found = {at for _, at in self.entries}
         return [
             *sorted(at for at in found if isinstance(at, int)),

@@ -15,7 +15,7 @@ from mini_dnn.nn.weights import TEST_COUNTS
 from mini_dnn.report.rows import Record, Row
 from mini_dnn.variant import Variant, own
 
-SAME = {f.name for f in fields(Row)}  # fields that a row of growth has in common with it
+SAME = {f.name for f in fields(Row)}  # a row of growth has some of these fields, too, which are copied
 
 
 def of_growth(growths: Iterable[Growth], record: Record) -> list[Row]:

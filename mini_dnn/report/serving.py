@@ -24,7 +24,7 @@ Serving = Stored[ServingFile]
 
 @dataclass(frozen=True)
 class Line:
-    """A straight line through op times: a fixed cost of each op, and a cost of each image."""
+    """A straight line through op times: a fixed cost of each op, and a cost of each entry."""
 
     op_ms: float
     entry_ms: float

@@ -71,7 +71,7 @@ def serving_blocks(servings: Sequence[Serving], suffix: str) -> Iterator[Block]:
 
 
 def growth_plot(series: Sequence[Curve], theme: Theme) -> matplotlib_figure.Figure:
-    """Plot the op time per image over the batch size, with the straight lines. Both axes are logarithmic."""
+    """Plot the op time per entry over the batch size, with the straight lines. Both axes are logarithmic."""
     figure = matplotlib_figure.Figure(figsize=(WIDTH, 5.5), layout="constrained")
     axes = figure.add_subplot()
     for one, colour, marker in zip(series, cycle(theme.series), cycle(MARKERS), strict=False):

@@ -20,7 +20,7 @@ from hashlib import blake2b
 from mini_dnn.device.code_hash import TOKEN
 
 GRAM = 24  # tokens
-LEAST_KINDS = 8  # in such a run: a list of parameters has fewer, and is not anybody's idea
+LEAST_KINDS = 8  # different tokens in such a run: a list of parameters has fewer, and is nobody's idea
 WINDOW = 9  # hashes of which one is kept
 PRIME, BASE = (1 << 61) - 1, 1_000_003  # of the hashes
 NAME = re.compile(r"[A-Za-z_]\w*")

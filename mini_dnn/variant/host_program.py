@@ -18,7 +18,7 @@ from mini_dnn.variant.plan import Argument, CopyIn, CopyOut, CopyToSymbol, Image
 from mini_dnn.variant.planned import Planned
 from mini_dnn.variant.tensor_map import TensorMap
 
-DEFAULT_SHARED_BYTES = 48 * 1024  # a kernel must ask for more
+DEFAULT_SHARED_BYTES = 48 * 1024  # a kernel that needs more must ask for it
 WIDTH = 120
 TYPES = {
     "float16": "half",

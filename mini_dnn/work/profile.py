@@ -7,7 +7,7 @@ Each executor reads its own keys, and refuses those of others. Each line may be 
     # local
     workers = 4                     # processes; `dask` waits for this many
 
-    # # slurm, sbatch: for one job
+    # slurm, sbatch: for one job
     partition = "gpu"
     account = "ece408"
     constraint = "a40"              # one kind of GPU, so that times compare

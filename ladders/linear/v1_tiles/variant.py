@@ -1,4 +1,4 @@
-"""linear/v1_tiles: a transformer's sizes; norm, bias, GELU and residual before the store."""
+"""linear/v1_tiles: tiles for a transformer's sizes; norm, bias, GELU and residual before the store."""
 
 from dataclasses import dataclass
 from functools import cache

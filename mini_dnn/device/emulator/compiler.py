@@ -121,7 +121,7 @@ COUNTED_FLAGS = (
     "-fno-tree-loop-distribute-patterns",
     "-fno-jump-tables",
     "-fno-var-tracking",
-    # Nvcc unrolls loops over a tile, while g++ unrolls only shorter ones
+    # nvcc unrolls loops over a tile, while g++ unrolls only shorter ones
     "--param=max-completely-peel-times=64",
     "--param=max-completely-peeled-insns=4000",
     "-fdisable-rtl-loop2_unroll",  # it would separate lanes with different numbers of iterations

@@ -57,10 +57,9 @@ class CountedLaunch:
     """The counters of one launch.
 
     ``totals`` has the fields of `counted_interface.TOTAL`, with one entry for each place in the code
-    (``pc``),
-    kind of access and array. ``records`` has the fields of `counted_interface.RECORD`, in the order of each
-    warp. ``array`` is an index into ``arrays``, and ``name`` is one into ``names``. ``places`` has the source
-    line of each ``pc``.
+    (``pc``), kind of access and array. ``records`` has the fields of `counted_interface.RECORD`, in the
+    order of each warp. ``array`` is an index into ``arrays``, and ``name`` is one into ``names``. ``places``
+    has the source line of each ``pc``.
     """
 
     kernel: str

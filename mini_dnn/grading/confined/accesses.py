@@ -43,15 +43,15 @@ READS_ONLY = (
 UNSET = (
     "$0x7fa5a5a5",
     "$0x7da5",
-)  # tiles mark unset values with it; it does not make anybody's figures right
+)  # tiles mark unset values with these numbers, which cannot make a result right
 ENDS = ("ret", "retq", "ud2", "hlt")
 RETURN_BYTES = 8
 FRAME = TOP.plus(number(-8))  # what rbp holds in a function that calls others; stack.cpp follows these frames
 # The most bytes of a function's frame, including saved registers. If no hook in the function checks the
 # depth of the stack, the limit is smaller than MARGIN in stack.cpp.
 MOST_FRAME, MOST_UNSEEN_FRAME = MAX_FRAME_BYTES + 1024, 4096
-# The most bytes that may be kept over a call of a function of the kernel file, if the runtime does not keep
-# them.
+# Kinds of unknown values that an address may have if it was kept over a call of a function of the kernel file
+# in a place that the runtime does not protect.
 KEPT = ("left by", "slot", "joint")
 NEVER_RETURN = (
     "__stack_chk_fail@plt",

@@ -50,7 +50,7 @@ class Followed:
     above
         Bytes of its caller's part of the stack that it writes, for arguments that are not in registers.
     is_careless
-        Whether it may not restore saved registers, or writes to an unknown part of its caller's stack.
+        Whether it may fail to restore saved registers, or writes to an unknown part of its caller's stack.
     """
 
     unseen: list[Unseen] = field(default_factory=list)

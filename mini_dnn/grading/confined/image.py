@@ -26,7 +26,7 @@ class Image:
     constants: Sequence[tuple[int, int]]  # ranges of addresses: from, to
     functions: frozenset[int]  # addresses at which functions begin
     taken: frozenset[int] = frozenset()  # functions that a pointer may lead to
-    careless: frozenset[int] = frozenset()  # functions that may not restore the values that they found
+    careless: frozenset[int] = frozenset()  # functions that may leave other values than they found
     # Bytes of the caller's stack that each function writes
     above: Mapping[int, int] = field(default_factory=dict)
 

@@ -89,7 +89,7 @@ __device__ __forceinline__ void stage(const float (&d)[groups][4], int first, fl
 template <class Out, int groups>
 __device__ __forceinline__ void store_tensor(const float (&d)[groups][4], const ptx::TensorMap& c, float alpha,
                                              char* staged, int row, int column, int entry) {
-  // If odd, the last copy and the next one share a place.
+  // If `parts` is odd, the last copy and the first one of the next call share a place.
   constexpr int parts = groups / 8, under_way = parts % 2 == 0 ? 1 : 0;
 #pragma unroll
   for (int i = 0; i < parts; i++) {

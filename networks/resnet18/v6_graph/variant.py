@@ -1,4 +1,4 @@
-"""networks/resnet18/v6_graph: launches start early, and clusters share sums of few tiles."""
+"""networks/resnet18/v6_graph: launches start early, and clusters share sums if there are few tiles."""
 
 from mini_dnn.plans import implicit, residual
 from mini_dnn.variant import Variant

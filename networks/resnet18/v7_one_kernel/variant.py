@@ -42,7 +42,7 @@ def tiles(layer: Layer) -> int:
 def blocks(s: ResNetShape) -> int:
     """The number of blocks of the kernel.
 
-    |All of them must be resident at once. A network of a few steps is computed by a single cluster.
+    All of them must be resident at once. A network of a few steps is computed by a single cluster.
     """
     work = max(tiles(layer) * layer.steps for layer, _ in residual.layers(s))
     return CLUSTER if work < FEW_STEPS else BLOCKS

@@ -47,11 +47,11 @@ struct Groups {
 // What the checks record for an mbarrier.
 #ifdef EMULATOR_CHECKED
 struct BarrierNotes {
-  unsigned waited = 0;     // the number of its phases
+  unsigned waited = 0;     // the number of its phases that a thread has waited for
   unsigned thread, phase;  // of the last arrival from another block of the cluster: the thread and the phase
   uint64_t block, pc;
   uint32_t epoch = 0;      // when; 0: none
-  uint32_t reads[8] = {};  // what each block read before its arrival for this phase is older
+  uint32_t reads[8] = {};  // for each block: its older reads came before its arrival for this phase
   unsigned maker = 0;      // the thread that initialised it
   uint32_t made = 0;       // when
   uint64_t made_pc = 0;

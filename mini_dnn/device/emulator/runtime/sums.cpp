@@ -12,7 +12,7 @@ namespace emulator {
 
 namespace {
 
-constexpr int PLACES = 25;                                 // binary places that a term keeps
+constexpr int PLACES = 25;                                 // binary places behind the point that a term keeps
 constexpr int OF_A_ZERO = -133;                            // the exponent by which a term of zero is aligned
 constexpr int LEAST_OF_HALF = -14, LEAST_OF_FLOAT = -126;  // exponents of the smallest normal numbers
 constexpr int MAX_M = 256, MAX_N = 32, MAX_K = 16;
@@ -160,7 +160,7 @@ struct Panel {
     if (!any(load<std::array<uint32_t, BLOCK * k / 2>>(words_of_a))) return add_zeros(d);
     ints product[BLOCK];
     words sum[BLOCK];
-    floats scale[BLOCK];  // makes the last significant bit a one
+    floats scale[BLOCK];  // scales the last bit that counts to the value 1
     find_exponents(words_of_a, product);
 #pragma GCC unroll 8
     for (int r = 0; r < BLOCK; r++) {

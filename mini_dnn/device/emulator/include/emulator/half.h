@@ -1,8 +1,7 @@
 // half and half2 in namespace emulator::fp16; cuda_fp16.h makes them visible.
 //
 // Every operation rounds once, to nearest even: float has more than twice the digits of half, so rounding a float
-// result
-// that was exact or rounded once gives the same number (Figueroa 1995).
+// result that was exact or rounded once gives the same number (Figueroa 1995).
 #pragma once
 #include "half_bits.h"
 #include "math.h"

@@ -93,8 +93,8 @@ inline uint32_t float_to_half2(float_x4 f) { return float_to_half(f[0]) | uint32
 
 #endif
 
-// Rounds only once in effect: the double is first rounded to odd in float, which has enough more digits than half for
-// the last step to see what was lost (Boldo, Melquiond 2008).
+// Rounds only once in effect: the double is first rounded to odd to a float, which has enough more digits than half
+// that the last step sees what was lost (Boldo, Melquiond 2008).
 inline float round_to_odd(double x) {
   uint64_t bits;
   __builtin_memcpy(&bits, &x, 8);

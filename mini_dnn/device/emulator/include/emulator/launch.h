@@ -58,7 +58,7 @@ struct Stub<function> {
 
 }  // namespace emulator
 
-// Words for what the build appends to a kernel file; the file's macros cannot change them.
+// Names for the text that the build appends to a kernel file. Macros of that file are unlikely to change them.
 using emulator_kernel_type = emulator::Kernel;
 using emulator_module_type = emulator::Module;
 template <auto function>

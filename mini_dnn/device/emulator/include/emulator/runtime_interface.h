@@ -87,7 +87,7 @@ inline void leave_undefined(void*, size_t, unsigned, unsigned) {}
 #endif
 
 #ifndef EMULATOR_COUNTED
-inline void note_tile_read(const void*, size_t) {}  // the copy that follows is counted
+inline void note_tile_read(const void*, size_t) {}  // checked mode sees the copy that follows
 inline void note_tile_write(const void*, size_t) {}
 inline void note_call(const char*, unsigned) {}
 #endif

@@ -214,7 +214,7 @@ void check_barrier_used(void* barrier, const char* what, const void* call) {
       stop(FailureKind::finding);
     }
   }
-  copy_starts = far;  // the mbarrier's code records the arrival
+  copy_starts = far;  // check_arrived() records an arrival in the mbarrier's notes
   check_access(barrier, 8, false, Manner::atomic, call);
   copy_starts = false;
 }

@@ -213,7 +213,7 @@ void check_set(const void* values, size_t bytes, size_t size, const char* what) 
   if (size == sizeof UNSET_FLOAT ? has(values, bytes, UNSET_FLOAT) : has(values, bytes, UNSET_HALF))
     report(FindingKind::unset, what, PC);
 }
-// A copy into less room than the compiler sees. Arrays other than a thread's own are checked elsewhere.
+// A copy of more bytes than the compiler sees room for. Arrays other than a thread's own are checked elsewhere.
 void check_room(const char* name, const void* p, size_t bytes, size_t room, bool write) {
   Finding& f = the_check.finding;
   if (uintptr_t(p) - uintptr_t(the_check.stacks) >= STACKS) return;

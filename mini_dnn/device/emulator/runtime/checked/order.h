@@ -11,7 +11,7 @@ namespace emulator {
 
 enum class Scope : int { block, device };
 
-// Of one block; nullptr if it has none.
+// The order of one block, by its slot. It is created on first use.
 BlockOrder* take_order(unsigned slot);
 void forget_messages();                       // a launch begins
 void order_block_started(BlockOrder* order);  // at the beginning of a block

@@ -62,7 +62,7 @@ struct Region {
   size_t mask = (size_t(1) << shift) - 1;
   size_t whole = bytes >> shift;  // number of cells
   bool read_only = false;         // a pointer argument says so, while another argument does not
-  bool forgotten = false;         // forget what launches wrote: then reads of variables are reported, too
+  bool forgotten = false;         // what launches wrote was forgotten: reads of variables are reported, too
   bool is_plain = false;          // an access only needs the state of its cells
   bool sparse = false;            // most of it is never touched, and everything unwritten counts as input
 };
