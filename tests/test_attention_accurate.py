@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from convolutions import solved
 
 from mini_dnn.checking.check import check
 from mini_dnn.device import Device
@@ -94,6 +95,15 @@ def test_wide_scores_and_one_multiprocessor(device: Device, monkeypatch: pytest.
     _, largest = errors(run(RUNG, PROBLEM, arrays, device).outputs["o"], arrays)
     _, of_model = errors(running_maximum(arrays), arrays)
     assert largest <= 1.1 * of_model
+
+
+def test_a_tile_that_is_split(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last one of seven. Three warpgroups share its blocks of keys, the last of which is shorter."""
+    monkeypatch.setitem(RULES, "MULTIPROCESSORS", 1)
+    monkeypatch.setitem(RULES, "LEAST_SPLIT", 300)
+    problem = AttentionShape(1, 4, 449, 64)
+    assert not RUNG.planned(problem, 227 * 1024).codes
+    assert solved(RUNG, problem, device).ok
 
 
 def test_accurate_tiles_without_findings() -> None:

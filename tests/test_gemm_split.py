@@ -32,6 +32,13 @@ def test_rows_that_are_split_late(layout: str, emulator: Device) -> None:
 
 
 @pytest.mark.usefixtures("few")
+def test_rows_that_are_split_late_and_longer_than_a_warp_loads_at_once(emulator: Device) -> None:
+    problem = GemmShape(130, 200, 1100, "fp32")
+    assert RULES["late"](problem) == 128
+    assert solved(V13, problem, emulator).ok
+
+
+@pytest.mark.usefixtures("few")
 def test_no_finding_where_rows_are_split_late() -> None:
     problem = GemmShape(130, 200, 20, "fp32")
     assert RULES["late"](problem) == 128

@@ -2,8 +2,8 @@
 #pragma once
 #include "../v11_odd_token/odd_rows.cuh"
 
-// A row gets a new reference if a thread's powers of a block exceed this many times those that a thread had in the
-// mean in the row's first block. A quarter of a row's keys belong to a thread.
+// A row gets a new reference if a thread's powers of a block add up to more than this many times a thread's share, a
+// quarter, of the row's powers in the block that last set the reference: the first one, or a later one.
 constexpr float OUTLIER = 5.0f;
 constexpr int EXACT = 16;  // keys of a block whose powers are multiplied without rounding
 

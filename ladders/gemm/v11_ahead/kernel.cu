@@ -10,11 +10,12 @@
 //           and stores it by one copy. The next kernel may start when this one has requested as much of a as there is
 //           room for. Such tiles are also faster if nothing is constant. If there are few tiles and k is long, two
 //           blocks of a cluster share the k of a tile, and send each other half of their sums, as in gemm/v8_final. If
-//           nearly every multiprocessor has one tile of 128 x 256 or 192, c is not transposed, and two warpgroups have
-//           64 rows each. A block then has no partner for which it waits. If there are 256 columns, the last two steps
-//           multiply half of them, and then the other half, so that the first half is stored while the other one is
-//           multiplied. If most multiprocessors have a tile, only some stages of b are loaded before the wait, as more
-//           would delay a. All other problems are calls of gemm/v10_small. variant.py has the limits.
+//           tiles of 128 x 192 or 128 x 256 take one round, and tiles of 128 x 128 more, a block has a wide tile: c is
+//           not transposed, two warpgroups have 64 rows each, and no blocks of a cluster wait for each other. If there
+//           are 256 columns, the last two steps multiply half of them, and then the other half, so that the first half
+//           is stored while the other one is multiplied. If most multiprocessors have a tile, only some stages of b
+//           are loaded before the wait, as more would delay a. All other problems are calls of gemm/v10_small.
+//           variant.py has the limits.
 // Layout    as gemm/v8_final. Stages have ROWS rows of a and COLUMNS columns of b. The results of a tile are ROWS lines
 //           of 128 bytes with 128-byte swizzle; of a tile with two blocks, each has half of them; of a wide tile, each
 //           warp has two parts of 16 rows and 64 columns.
@@ -34,7 +35,8 @@
 // Hazards   as gemm/v7_specialised. In addition: b is read before grid_wait() if the problem says that it is constant.
 //           Nothing that may still run when the kernel starts may write it: no launch of the plan, and not the work
 //           just ahead of the plan. The threads that multiply wait for a, and so for grid_wait(), before c is written.
-//           No block of a cluster may exit while the other one sends it sums.
+//           No block of a cluster may exit while the other one sends it sums. The product of 256 columns before the
+//           halves may still be in flight when they start. Only wgmma_fence() orders products of another shape.
 // Source    PTX ISA, "griddepcontrol", "stmatrix"; mini_dnn/implicit.cuh.
 #include <mini_dnn/lines.cuh>
 #include <mini_dnn/ptx_narrow.cuh>

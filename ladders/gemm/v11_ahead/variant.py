@@ -26,8 +26,8 @@ HIGH = 128  # rows of the tiles that OTHERS has besides
 BUSY_AHEAD = 4  # stages of b that are loaded before the wait, if most multiprocessors have a tile
 # Wide tiles
 WIDE_STAGES = 4
-WIDE_K = 128  # a sum is longer than the steps that multiply half of the columns at a time
-WIDE_UNITS = (32, 64)  # elements by which lines of a and b follow each other: L2 reads others twice
+WIDE_K = 128  # terms in the last steps, which multiply half of the columns at a time; a sum must be longer
+WIDE_UNITS = (32, 64)  # units of the pitches of a and b: otherwise, boxes share lines that L2 reads twice
 WIDE_AHEAD = 2  # stages of b that are loaded before the wait
 WARP_BYTES = 4096  # of c on their way out
 

@@ -89,7 +89,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   const Operands operands{a, b, m, n, k, a_pitch, b_pitch};
   auto make = [&](auto& total) {
     sum_up(total, ring, stage, chunks);
-    late.wait(entry * a_lines + row);  // for their factors, too: it returns at once
+    // Before their factors are read. The thread that loads has already waited for these rows.
+    late.wait(entry * a_lines + row);
     row += threadIdx.x / 32 * 16;
     const long long of_entry = (long long)entry * m * c_pitch;
     finish(total, operands, {a_factors + entry * a_lines, a_wide + entry * a_lines},

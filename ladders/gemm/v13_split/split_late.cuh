@@ -7,15 +7,16 @@ __device__ __forceinline__ void fence_proxy_async_global() {
 #endif
 }
 
-// The last rows of a, from row `first` on, and their flags: a queue, then how many items of each tile have been split.
+// The rows of a from `first` on, and their flags: the number of items taken from the queue, and then, for each 128
+// rows, the number of items that have been split.
 struct Late {
-  static constexpr int ITEM = 4;  // rows that a warp splits before it tells of them
+  static constexpr int ITEM = 4;  // rows that a warp takes from the queue at a time
   const float* x;
   uint4* boxes;
   float* factors;
   int* wide;
   int* flags;
-  int m, k, pitch, chunks, first, all;  // all: with those that fill tiles
+  int m, k, pitch, chunks, first, all;  // all: the number of rows, including those that only fill the last tile
 
   // A warp splits a row. It reads it twice, and finds it in a cache the second time.
   __device__ __forceinline__ void split_row(int row) const {

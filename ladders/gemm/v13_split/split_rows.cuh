@@ -11,8 +11,8 @@ __device__ __forceinline__ void write_part(uint4* boxes, const float (&values)[8
 }
 
 // Lines of k elements, one after the other; blockIdx.x is the line, blockIdx.y the entry of the batch. The first KEPT
-// parts of 8 elements stay in registers, longer lines are read twice. Of an operand with `late` lines, that many of the
-// last ones are left to split_late, and the first block clears its flags.
+// parts of 8 elements of a thread stay in registers; longer lines are read twice. The last `late` lines are left to
+// split_late.cuh, whose flags the first block clears.
 extern "C" __global__ void __launch_bounds__(SPLITTERS)
     split_rows(const float* __restrict__ x, uint4* boxes, float* factors, int* wide, int lines, int k, int pitch,
                int chunks, int wide_tiles, int late, int* flags) {

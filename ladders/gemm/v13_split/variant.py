@@ -11,8 +11,8 @@ WIDE, NARROW = 192, 128  # columns of c in a block, of tiles of two widths
 BOX = 64  # lines whose halves lie together
 CHUNK = 32  # terms of a sum in a stage
 STAGES = 5
-BAND = 16  # rows of tiles that are taken together
-COLUMNS = 16  # of tiles, at least, if rows of a are split late: the next ones are then ready in time
+BAND = 16  # rows of tiles in a band; tiles are computed band after band
+COLUMNS = 16  # fewest columns of tiles with which rows of a that are split late are ready in time
 MULTIPROCESSORS = 132  # of an H100 or H200; a block each, as each takes nearly all shared memory
 THREADS = 384  # two warpgroups that multiply, one that copies
 SPLITTERS = 256  # threads of a block that splits floats
@@ -38,8 +38,8 @@ def widths(rows: int, n: int) -> tuple[int, int]:
     """How many columns of tiles are wide, and how many narrow, for the shortest time of the busiest block.
 
     Block i takes tiles i, i + MULTIPROCESSORS, ...; the wide ones come first. With ``rows`` rows of tiles.
-    Block 0 is the busiest: none has more tiles, or more wide ones. Of very many columns most are wide, and
-    only so many are tried narrow as make a difference to the last rounds.
+    Block 0 is the busiest: none has more tiles, or more wide ones. If there are very many columns, only those
+    numbers of narrow ones are tried that change the last rounds.
     """
 
     def narrow(wide: int) -> int:
@@ -63,7 +63,7 @@ def lines(p: GemmShape) -> tuple[int, int]:
 
 
 def band(p: GemmShape) -> int:
-    """Rows of tiles that are taken together: few, if that makes the first round need much less of a."""
+    """Rows of tiles in a band: fewer for a small m, so that the first round needs a smaller part of a."""
     return BAND // 2 if ceil_div(p.m, ROWS) <= 2 * BAND else BAND
 
 
