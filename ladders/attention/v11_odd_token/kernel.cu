@@ -26,8 +26,8 @@
 //           key is a group of its own: beside the first scores, its sums make the compiler serialise all products
 //           (ptxas reports C7511). mbarrier_try_wait may sleep: no early test uses it.
 // Source    J. Shah et al., "FlashAttention-3", arXiv:2407.08608; PTX ISA, "wgmma", "mma.sync".
+#include "attend.cuh"
 #include "odd_rows.cuh"
-#include "warpgroup.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     attention(const __grid_constant__ ptx::TensorMap q_map, const __grid_constant__ ptx::TensorMap k_map,

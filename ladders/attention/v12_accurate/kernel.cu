@@ -23,7 +23,7 @@
 // Source    Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores while surpassing the FP32
 //           theoretical peak performance", 2022, for products of what rounding takes.
 #include "accurate_rows.cuh"
-#include "../v11_odd_token/warpgroup.cuh"
+#include "../v11_odd_token/attend.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     attention(const __grid_constant__ ptx::TensorMap q_map, const __grid_constant__ ptx::TensorMap k_map,
