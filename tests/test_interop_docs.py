@@ -1,4 +1,4 @@
-"""The examples of docs/interop.md run on a GPU, each in its own scope."""
+"""The examples of docs/interop.md, each in its own scope, on a GPU; and the names that a program imports."""
 
 from typing import Any
 
@@ -7,6 +7,7 @@ import pytest
 from gpu_arrays import Cupy, Torch
 from test_docs import fenced
 
+from mini_dnn import gemm, ops
 from mini_dnn.interop import release
 from mini_dnn.paths import ROOT
 
@@ -26,6 +27,12 @@ def test_there_are_examples() -> None:
     assert all(len(example.splitlines()) <= 16 for example in EXAMPLES)
     for example in EXAMPLES:
         compile(example, "docs/interop.md", "exec")
+
+
+def test_all_names_include_the_operations() -> None:
+    names = run("from mini_dnn import *")
+    assert names["gemm"] is gemm
+    assert {"open_device", "MiniDnnError", *ops.names()} <= set(names)
 
 
 @pytest.mark.gpu

@@ -20,6 +20,7 @@ from mini_dnn.interop.refusals import (
     check_host,
     check_impl,
     check_writable,
+    host_array,
     refuse_place,
 )
 from mini_dnn.interop.signature import signature_of
@@ -227,6 +228,10 @@ class Function:
             held = {name: value for name, value in held.items() if hasattr(value, "shape")}
             refuse_mixed(list(held), list(held.values()))
         check_host(held, options.get("device", "auto"))
+        arrays = tuple(host_array(name, value) for name, value in zip(held, arrays, strict=False))
+        for name in self._signature.optional:
+            if options.get(name) is not None:
+                options[name] = host_array(name, options[name])
         out = options.pop("out", None)
         results = () if out is None or isinstance(out, str) else out if isinstance(out, tuple) else (out,)
         if isinstance(out, str):
@@ -249,11 +254,14 @@ class Function:
             ) from error
         if not results:
             return found
-        for array, value in zip(results, found if isinstance(found, tuple) else (found,), strict=True):
-            if (array.shape, array.dtype) != (value.shape, value.dtype):
-                raise ShapeError(
-                    f"out= is {array.shape} {array.dtype}; the result is {value.shape} {value.dtype}"
-                )
+        values = found if isinstance(found, tuple) else (found,)
+        given, wanted = ([(array.shape, array.dtype) for array in some] for some in (results, values))
+        if given != wanted:
+            described = (
+                " and ".join(f"{shape} {dtype}" for shape, dtype in some) for some in (given, wanted)
+            )
+            raise ShapeError("out= is {}; the result is {}".format(*described))
+        for array, value in zip(results, values, strict=True):
             array[...] = value
         return out
 
