@@ -201,6 +201,11 @@ def test_an_explicit_path_is_never_a_name(tmp_path: Path, monkeypatch: pytest.Mo
     assert find("m1/direct").folder != folder
 
 
+def test_a_home_that_is_not_known() -> None:
+    with pytest.raises(VariantError, match=r"no variant '~no\.such\.user/m1'"):
+        find("~no.such.user/m1")
+
+
 def test_plan_without_kernel_file(tmp_path: Path) -> None:
     with pytest.raises(VariantError, match=r"there is no .*kernel\.cu"):
         find(write(tmp_path / "broken", kernel=None))
