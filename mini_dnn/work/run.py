@@ -192,6 +192,9 @@ class _Run:
                     raise error
                 broken |= isinstance(error, BrokenExecutor)
                 self._end(one)
+            # All results are there, even if the engine cannot say so, as Slurm cannot without its controller
+            elif not one.items and chunk.ended(self._folder, one.name):
+                self._end(one)
         return broken
 
     def _collect_all(self) -> None:
