@@ -258,7 +258,7 @@ class TestCalls:
 
 class TestVerb:
     def test_writes_a_new_folder(self, tmp_path: Path, capsys: Output) -> None:
-        folder = tmp_path / "a" / "v3"
+        folder = tmp_path / "a folder" / "v3"
         words = [
             "show",
             "gemm/v3",
@@ -272,7 +272,7 @@ class TestVerb:
         ]
         assert main(words) == 0
         out = capsys.readouterr().out
-        assert out.splitlines()[-1] == f"next: cd {folder} && make && ./main"
+        assert out.splitlines()[-1] == f"next: cd '{folder}' && make && ./main"
         assert (
             (folder / "main.cu")
             .read_text()
