@@ -283,11 +283,15 @@ def test_what_would_be_lost_or_fail_later(change: dict[str, Any], message: str) 
         ([[1.0], [2.0, 3.0]], "x is list, which NumPy cannot read: .*inhomogeneous"),
         (None, "x is NoneType with object values; expected an array of numbers"),
     ],
-    ids=["list", "ragged", "none"],
 )
 def test_what_is_no_array_of_numpy_is_converted_or_refused(x: Any, message: str) -> None:
     with pytest.raises(ShapeError, match=message):
         softmax(x, device="emulator")
+
+
+def test_another_byte_order_is_converted() -> None:
+    both = (drawn(3, 5), drawn(3, 5).astype(">f4"))
+    assert np.array_equal(*(softmax(x, device="emulator") for x in both))
 
 
 def test_results_of_another_number_are_refused_and_not_written() -> None:

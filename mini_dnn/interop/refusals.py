@@ -38,7 +38,7 @@ def check_host(held: Mapping[str, Any], device: Any) -> None:
 
 
 def host_array(name: str, value: Any) -> np.ndarray:
-    """What was passed as an array in host memory, as an array of NumPy."""
+    """What was passed as an array in host memory, as an array of NumPy in this machine's byte order."""
     try:
         array = np.asarray(value)
     # NumPy and PyTorch raise these, for example for rows of different lengths or a tensor with a gradient
@@ -48,7 +48,7 @@ def host_array(name: str, value: Any) -> np.ndarray:
         raise ShapeError(
             f"{name} is {describe(value)} with {array.dtype} values; expected an array of numbers"
         )
-    return array
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def check_writable(results: tuple[Any, ...]) -> None:
