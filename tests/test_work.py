@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import runpy
+import sys
 import threading
 from collections import Counter
 from collections.abc import Mapping
@@ -70,6 +72,16 @@ def test_a_run_with_all_results_does_not_wait_for_its_engine(tmp_path: Path) -> 
     engine = Cluster()
     engine.poll_s = 0.01
     assert len(run_items(work(tmp_path, [1, 2]), engine, tmp_path / "jobs").results) == 2
+
+
+@pytest.mark.parametrize("number", ["", "2"])
+def test_a_script_that_slurm_did_not_start_says_so(
+    number: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "list.txt").write_text("one\ntwo\n")
+    monkeypatch.setattr(sys, "argv", ["work", str(tmp_path), str(tmp_path / "list.txt"), number])
+    with pytest.raises(SystemExit, match=r"there is no chunk .*: submit the script .* with sbatch"):
+        runpy.run_module("mini_dnn.work", run_name="__main__")
 
 
 def test_what_changed_is_computed_again(tmp_path: Path) -> None:
