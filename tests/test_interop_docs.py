@@ -1,5 +1,7 @@
 """The examples of docs/interop.md, each in its own scope, on a GPU; and the names that a program imports."""
 
+import copy
+import pickle
 from typing import Any
 
 import numpy as np
@@ -33,6 +35,11 @@ def test_all_names_include_the_operations() -> None:
     names = run("from mini_dnn import *")
     assert names["gemm"] is gemm
     assert {"open_device", "MiniDnnError", *ops.names()} <= set(names)
+
+
+def test_functions_are_pickled_by_name() -> None:
+    assert pickle.loads(pickle.dumps(gemm)) is gemm
+    assert copy.deepcopy(gemm) is gemm
 
 
 @pytest.mark.gpu

@@ -60,6 +60,7 @@ class Function:
     def __init__(self, operation: Operation) -> None:
         self.operation = operation
         self.__name__ = self.__qualname__ = operation.name
+        self.__module__ = "mini_dnn"
         self._signature = signature_of(operation)
         self.__signature__ = self._signature.of_python
         self.__doc__ = document(operation)
@@ -68,6 +69,10 @@ class Function:
 
     def __repr__(self) -> str:
         return f"<function {self.__name__} of mini_dnn: {self.operation.about}>"
+
+    def __reduce__(self) -> str:
+        """Pickle it by its name, as functions are, so that processes can be asked to call it."""
+        return self.__name__
 
     def __call__(self, *given: Any, **options: Any) -> Any:
         """Compute the operation.
