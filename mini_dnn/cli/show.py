@@ -185,6 +185,8 @@ def _write(path: Path, text: str) -> None:
     except FileExistsError as error:
         raise UsageError(f"--out {path} already exists; remove it, or name another file") from error
     except OSError as error:
+        with suppress(OSError):  # the next run would refuse half a file
+            path.unlink(missing_ok=True)
         raise MiniDnnError(f"--out {path} cannot be written: {reason(error)}; name another file") from error
 
 
