@@ -171,7 +171,8 @@ def folder_of(name: str | Path) -> Path:
     asked = f"'{name}'" if official == name else f"'{name}', which is '{official}'"
     if not known:
         raise VariantError(
-            f"no variant {asked}: there are none here, and a graded submission cannot load others"
+            f"no variant {asked}: there are none here. They are folders of a checkout, which "
+            "'pip install -e .' installs; a graded submission cannot load others"
         )
     some = begin or known[:MOST_NAMED]
     more = f" and {len(known) - len(some)} more" if not begin and len(known) > len(some) else ""
