@@ -14,9 +14,11 @@ from pathlib import Path
 
 from mini_dnn.errors import DeviceError
 
-# What the compiler, the assembler and the linker say if their temporary files do not fit
-DISK_FULL = re.compile(
-    r"^\S+ (?:[Ff]atal error|final link failed): (.*(?:No space left on device|Disk quota exceeded))'?$", re.M
+# What the compiler, the assembler and the linker say if disk or memory are full, whatever the file has in it
+NO_ROOM = re.compile(
+    r"^\S+ (?:[Ff]atal error|final link failed): "
+    r"(.*(?:No space left on device|Disk quota exceeded)|Killed signal terminated program \S+)'?$",
+    re.MULTILINE,
 )
 OLDEST = {"g++": 11, "clang++": 16}  # these support C++20's source_location
 # For one function of a kernel. A thread's stack has 64 KB (runtime/worker.h), of which printf needs some.
@@ -195,7 +197,7 @@ class Compiler:
         Raises
         ------
         DeviceError
-            The disk is full, which is not the fault of the file that is compiled.
+            Disk or memory are full, which is not the fault of the file that is compiled.
         """
         done = subprocess.run(
             [self.path, *arguments],
@@ -205,10 +207,10 @@ class Compiler:
             check=False,
             env={**os.environ, "LC_ALL": "C"},
         )
-        if done.returncode and (full := DISK_FULL.search(done.stderr)):
+        if done.returncode and (found := NO_ROOM.search(done.stderr)):
             raise DeviceError(
-                f"{self.path} could not write a temporary file: {full[1]}; free some space there, or set "
-                "TMPDIR to a folder with more space"
+                f"{self.path} had too little room: {found[1]}; free some disk space or memory, or set TMPDIR "
+                "to a folder with more space"
             )
         return done
 
