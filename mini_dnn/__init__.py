@@ -7,13 +7,14 @@ Each operation of `mini_dnn.ops` is a function here, such as ``mini_dnn.softmax(
 from pathlib import Path
 from typing import Any
 
-from mini_dnn.device import open_device
-from mini_dnn.errors import MiniDnnError
-
-__all__ = ["MiniDnnError", "open_device"]
+from mini_dnn.device import open_device as open_device
+from mini_dnn.errors import MiniDnnError as MiniDnnError
 
 
 def __getattr__(name: str) -> Any:
+    # Found here, so that `from mini_dnn import *` and `help(mini_dnn)` include the operations
+    if name == "__all__":
+        return __dir__()
     if not Path(__file__).with_name("ops").joinpath(f"{name}.py").is_file():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     # Imported here, so that importing a part does not load everything
@@ -29,4 +30,4 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     from mini_dnn.ops import names
 
-    return sorted([*__all__, *names()])
+    return sorted(["MiniDnnError", "open_device", *names()])

@@ -111,7 +111,9 @@ def meant(word: str, known: Iterable[object]) -> str:
 def meant_file(path: Path) -> str:
     """Suggest a path similar to one that does not exist, from the files next to it."""
     try:
-        found = nearest(path.name, (other.name for other in path.parent.iterdir()))
+        others = (other.name for other in path.parent.iterdir())
+        hidden = path.name.startswith(".")  # a lock, for example, is rarely meant
+        found = nearest(path.name, (name for name in others if name.startswith(".") == hidden))
     except OSError:  # its folder does not exist either, or is not readable
         return ""
     return f" (did you mean '{path.with_name(found)}'?)" if found and found != path.name else ""

@@ -35,6 +35,14 @@ def program(*words: str) -> str:
     return shlex.join(["python", os.path.relpath(ROOT / "run.py"), *words])
 
 
+def expanded(name: str) -> Path:
+    """The path that a user typed, with a home folder for ``~``; or as it is if that home is not known."""
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:  # no such user, or a container whose user has no home
+        return Path(name)
+
+
 def open_regular(path: Path) -> BinaryIO:
     """Open a regular file for reading, without the wait that opening a pipe would cause.
 

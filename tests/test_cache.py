@@ -206,3 +206,17 @@ def test_what_killed_writers_of_images_and_weights_leave_is_removed(tmp_path: Pa
         mine.write_bytes(b"mine")
     assert (tmp_path / "set.h5").read_bytes() == b"mine"
     assert sorted(tmp_path.iterdir()) == [other, tmp_path / "set.h5", left[1]]
+
+
+def test_a_user_without_a_home_has_a_cache(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that runs as a user whom /etc/passwd does not name."""
+
+    def unknown(path: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("MINI_DNN_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "expanduser", unknown)
+    monkeypatch.chdir(folder)
+    assert cache.cache_dir() == folder / "tmp" / f"mini_dnn-{os.getuid()}"
+    assert not (folder / "~").exists()

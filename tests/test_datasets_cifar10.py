@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import os
 import tarfile
 from dataclasses import replace
 from pathlib import Path
@@ -104,6 +105,9 @@ def test_a_folder_without_the_files(tmp_path: Path) -> None:
         cifar10.load("test", tmp_path, tmp_path, source)
     with pytest.raises(DataError, match="there is no folder"):
         cifar10.load("test", tmp_path / "none", tmp_path, source)
+    os.mkfifo(tmp_path / "two.bin")  # nobody writes to it
+    with pytest.raises(DataError, match=r"two.bin cannot be read: expected a regular file, found a pipe"):
+        cifar10.load("test", tmp_path, tmp_path, source)
 
 
 def test_what_is_published() -> None:

@@ -1,8 +1,10 @@
 """Downloads from servers on the loopback interface: mirrors, MD5 sums, silence, bad folders."""
 
+import errno
 import functools
 import hashlib
 import http.server
+import os
 import socket
 import threading
 
@@ -145,3 +147,67 @@ def test_folder_that_cannot_be_written(serve, folder, caplog):
         assert listed(place) == CONTENTS
     assert not place.exists()
     assert "will not be kept" in caplog.text
+
+
+def test_what_a_killed_download_left_is_removed(serve, folder):
+    server = serve(CONTENTS)
+    folder.mkdir(parents=True)
+    left = folder / "images.gz.0123.tmp"
+    left.write_bytes(b"the first half")
+    os.utime(left, (0, 0))
+    with download(WANTED, [server.url], folder):
+        pass
+    assert listed(folder) == CONTENTS
+
+
+def test_other_users_may_read_the_files(serve, folder):
+    server = serve(CONTENTS)
+    before = os.umask(0o022)
+    try:
+        with download(WANTED, [server.url], folder):
+            pass
+    finally:
+        os.umask(before)
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o644}
+
+
+def test_a_full_disk_is_not_the_mirrors_fault(serve, folder, monkeypatch):
+    server = serve(CONTENTS)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(module, "replacing", full)
+    with (
+        pytest.raises(DataError, match=r"images\.gz cannot be written: No space left on device$"),
+        download(WANTED, [server.url], folder),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("silent", [False, True], ids=["ended", "silent"])
+def test_a_download_that_breaks_off(folder, monkeypatch, silent):
+    class Half(Handler):
+        def do_GET(self):
+            self.send_response(200)
+            self.send_header("Content-Length", "1000")
+            self.end_headers()
+            self.wfile.write(bytes(500))
+            self.wfile.flush()
+            over.wait(30 if silent else 0)
+
+    over = threading.Event()
+    monkeypatch.setattr(module, "STALL_S", 0.1)
+    with http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(Half, directory=folder)
+    ) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        message = "sent nothing for 0.1 s" if silent else "ended the connection before the file was complete"
+        with (
+            pytest.raises(DataError, match=message),
+            download(WANTED, [f"http://127.0.0.1:{server.server_port}/"], folder),
+        ):
+            pass
+        over.set()
+        server.shutdown()
+    assert listed(folder) == {}

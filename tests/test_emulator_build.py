@@ -207,3 +207,28 @@ def test_another_copy_of_this_project_has_headers_of_its_own(
     monkeypatch.setattr("mini_dnn.device.emulator.runtime_build.INCLUDE", tmp_path)
     assert folders()[0] != plain
     assert folders()[1] != checked
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "/x/kernel.cu:9:1: fatal error: error writing to /tmp/a.s: No space left on device",
+        "/tmp/a.s: Fatal error: can't write 9 bytes to section .text of /tmp/a.o: 'No space left on device'",
+        "/usr/bin/ld: final link failed: Disk quota exceeded",
+        "g++: fatal error: Killed signal terminated program cc1plus",
+    ],
+)
+def test_a_full_disk_or_memory_is_not_the_kernels_fault(tmp_path: Path, said: str) -> None:
+    compiler = tmp_path / "g++"
+    compiler.write_text(f'#!/bin/sh\necho "{said}" >&2\nexit 1\n')
+    compiler.chmod(0o755)
+    with pytest.raises(DeviceError, match=r"had too little room: .*; free some disk space or") as caught:
+        Compiler(str(compiler), "g++ 12.2.0").run([])
+    assert not isinstance(caught.value, CompileError)
+
+
+def test_a_kernels_own_words_about_the_disk_are_errors_of_the_kernel(tmp_path: Path) -> None:
+    source = tmp_path / "kernel.cu"
+    source.write_text("#error x: fatal error: No space left on device\n")
+    done = find_compiler().run(["-E", "-x", "c++", str(source)])
+    assert "No space left on device" in done.stderr

@@ -1,5 +1,7 @@
-"""The examples of docs/interop.md run on a GPU, each in its own scope."""
+"""The examples of docs/interop.md, each in its own scope, on a GPU; and the names that a program imports."""
 
+import copy
+import pickle
 from typing import Any
 
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 from gpu_arrays import Cupy, Torch
 from test_docs import fenced
 
+from mini_dnn import gemm, ops
 from mini_dnn.interop import release
 from mini_dnn.paths import ROOT
 
@@ -26,6 +29,17 @@ def test_there_are_examples() -> None:
     assert all(len(example.splitlines()) <= 16 for example in EXAMPLES)
     for example in EXAMPLES:
         compile(example, "docs/interop.md", "exec")
+
+
+def test_all_names_include_the_operations() -> None:
+    names = run("from mini_dnn import *")
+    assert names["gemm"] is gemm
+    assert {"open_device", "MiniDnnError", *ops.names()} <= set(names)
+
+
+def test_functions_are_pickled_by_name() -> None:
+    assert pickle.loads(pickle.dumps(gemm)) is gemm
+    assert copy.deepcopy(gemm) is gemm
 
 
 @pytest.mark.gpu

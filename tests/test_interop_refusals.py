@@ -174,6 +174,7 @@ ARGUMENTS: list[tuple[Any, str]] = [
         lambda kind, **more: gemm(kind(A), kind(B), "m1", "cuda", 1),
         r"as positional arguments, .*; found 5",
     ),
+    (lambda kind, **more: gemm(kind(A), kind(B), a=1, **more), r"gemm got a twice"),
     (lambda kind, **more: conv2d_relu_pool(kind(X), kind(W), **more), r"needs pool=, an integer"),
     (
         lambda kind, **more: conv2d_relu_pool(kind(X), kind(W), pool=2.0, **more),
@@ -273,3 +274,28 @@ def test_what_would_be_lost_or_fail_later(change: dict[str, Any], message: str) 
     given = {"x": np.ones((2, 3), np.float32), "device": "emulator", **change}
     with pytest.raises(MiniDnnError, match=message):
         softmax(**given)
+
+
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        ([[1.0, 2.0]], r"x is \(1, 2\) float64; expected \(N, L\) float32"),
+        ([[1.0], [2.0, 3.0]], "x is list, which NumPy cannot read: .*inhomogeneous"),
+        (None, "x is NoneType with object values; expected an array of numbers"),
+    ],
+)
+def test_what_is_no_array_of_numpy_is_converted_or_refused(x: Any, message: str) -> None:
+    with pytest.raises(ShapeError, match=message):
+        softmax(x, device="emulator")
+
+
+def test_another_byte_order_is_converted() -> None:
+    both = (drawn(3, 5), drawn(3, 5).astype(">f4"))
+    assert np.array_equal(*(softmax(x, device="emulator") for x in both))
+
+
+def test_results_of_another_number_are_refused_and_not_written() -> None:
+    out = np.zeros((1, 2), np.float32)
+    with pytest.raises(ShapeError, match=r"out= is \(1, 2\) float32 and .*; the result is \(1, 2\) float32$"):
+        softmax(np.ones((1, 2), np.float32), device="emulator", out=(out, out))
+    assert not out.any()

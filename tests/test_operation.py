@@ -6,9 +6,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from mini_dnn import ops
+from mini_dnn.errors import VariantError
 from mini_dnn.paths import ROOT
 
 EXAMPLE = "softmax"  # the example in CONTRIBUTING
@@ -78,6 +81,19 @@ def test_a_broken_file_is_named_with_its_line(checkout: Path) -> None:
     line = "line 3 (OPERATION = Operation(name=\"unfinished\")): NameError: name 'Operation' is not defined"
     assert (done.returncode, done.stdout) == (2, "")
     assert f"{file} cannot be loaded: {line}; CONTRIBUTING.md shows" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [(ops.find(EXAMPLE), f"has the name '{EXAMPLE}'"), (3, "is 3")],
+    ids=["copied", "number"],
+)
+def test_an_operation_has_the_name_of_its_file(
+    found: object, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ops, "_load", lambda file: SimpleNamespace(OPERATION=found))
+    with pytest.raises(VariantError, match=rf"mine.py: OPERATION {message}; expected Operation\(name='mine'"):
+        ops._defines_operation(Path("mine.py"))
 
 
 def test_run(checkout: Path) -> None:

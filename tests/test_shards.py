@@ -206,6 +206,7 @@ def test_an_interrupted_run_goes_on(
     with monkeypatch.context() as patch:
         patch.setattr(Writer, "add", stops_after(14, error))
         assert main([*words, "--csv", str(parts)]) != 0
+    assert "parts.csv.parts keeps the complete shards; use the same command to" in capsys.readouterr().err
     assert not parts.exists()
     assert len(list((tmp_path / "parts.csv.parts").iterdir())) == 3
     done: list[int] = []

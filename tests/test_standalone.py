@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+import resource
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,8 @@ import pytest
 from take_home_helpers import GEMM, files_of, small
 
 from mini_dnn.checking.launches import shared_limit
-from mini_dnn.cli import main
-from mini_dnn.errors import UsageError
+from mini_dnn.cli import main, show
+from mini_dnn.errors import MiniDnnError, UsageError
 from mini_dnn.ops import Array
 from mini_dnn.ops.conv2d import ConvShape
 from mini_dnn.variant import Variant, find, names
@@ -258,7 +259,7 @@ class TestCalls:
 
 class TestVerb:
     def test_writes_a_new_folder(self, tmp_path: Path, capsys: Output) -> None:
-        folder = tmp_path / "a" / "v3"
+        folder = tmp_path / "a folder" / "v3"
         words = [
             "show",
             "gemm/v3",
@@ -272,7 +273,7 @@ class TestVerb:
         ]
         assert main(words) == 0
         out = capsys.readouterr().out
-        assert out.splitlines()[-1] == f"next: cd {folder} && make && ./main"
+        assert out.splitlines()[-1] == f"next: cd '{folder}' && make && ./main"
         assert (
             (folder / "main.cu")
             .read_text()
@@ -343,6 +344,16 @@ class TestVerb:
         assert "cannot be written: No space left on device" in capsys.readouterr().err
         assert folder.exists() != is_new
         assert is_new or not list(folder.iterdir())
+
+    def test_a_full_disk_leaves_no_half_file(self, tmp_path: Path) -> None:
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (9, hard))
+        try:
+            with pytest.raises(MiniDnnError, match="cannot be written: File too large"):
+                show._write(tmp_path / "kernel.cu", "more than nine characters")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert not (tmp_path / "kernel.cu").exists()
 
     def test_types_that_the_program_does_not_know(self) -> None:
         variant = replace(find("m1"), scratch=lambda s: {"z": Array((1,), "complex64")})

@@ -65,3 +65,5 @@ def test_a_file_that_is_there_is_not_suggested_for_itself(tmp_path: Path) -> Non
     (tmp_path / "a_file").touch()
     assert meant_file(tmp_path / "a_file") == ""
     assert meant_file(tmp_path / "a_flie") == f" (did you mean '{tmp_path / 'a_file'}'?)"
+    (tmp_path / ".weights.h5.lock").touch()
+    assert meant_file(tmp_path / "weights.h5") == ""

@@ -1,5 +1,6 @@
 """Training on a few drawn garments: the network learns, resumes bit for bit, and loses nothing."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -303,6 +304,24 @@ def test_room_for_the_files_is_there_before_the_first_epoch(tmp_path: Path) -> N
     learner = trainer()
     learner.save(tmp_path / "c.h5")
     assert (tmp_path / "c.h5").stat().st_size <= learner.checkpoint_bytes
+
+
+def test_room_for_a_second_checkpoint_is_there_before_the_first_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    """A checkpoint is written beside the one that it replaces."""
+    free = 3 * trainer().checkpoint_bytes // 2
+
+    def allocate(file: int, start: int, nbytes: int) -> None:
+        if nbytes > free:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(datasets, "load", lambda name, split, *_: TRAIN if split == "train" else TEST)
+    monkeypatch.setattr(verb, "_train", lambda *_: pytest.fail("it trains"))
+    monkeypatch.setattr(os, "posix_fallocate", allocate)
+    assert main(words_of(tmp_path)) == 2
+    said = capsys.readouterr().err
+    assert f"{tmp_path / 'w.checkpoint.h5'}: No space left on device; free some space" in said
 
 
 def test_a_network_that_has_learned_nothing_is_told(

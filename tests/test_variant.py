@@ -10,7 +10,7 @@ from convolutions import planned
 from mini_dnn.errors import VariantError
 from mini_dnn.ops.conv2d import ConvShape
 from mini_dnn.paths import ROOT
-from mini_dnn.variant import SHORT_NAMES, Variant, ceil_div, find, names
+from mini_dnn.variant import SHORT_NAMES, Variant, ceil_div, find, folders, names
 
 MINIMAL = """
 from mini_dnn.variant import Launch, Variant
@@ -199,6 +199,20 @@ def test_an_explicit_path_is_never_a_name(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     assert find("./m1/direct").folder == folder
     assert find("m1/direct").folder != folder
+
+
+def test_a_home_that_is_not_known() -> None:
+    with pytest.raises(VariantError, match=r"no variant '~no\.such\.user/m1'"):
+        find("~no.such.user/m1")
+
+
+def test_an_installation_without_variants_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after `pip install .` without -e."""
+    for name in ("names", "mine"):
+        monkeypatch.setattr(folders, name, tuple)
+    monkeypatch.setattr(folders, "HOMES", ())
+    with pytest.raises(VariantError, match=r"there are none here\. .* 'pip install -e \.' installs"):
+        folders.folder_of("softmax/v1_warp")
 
 
 def test_plan_without_kernel_file(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """Vision transformers of any size: shapes, training in parts, and the shipped weights."""
 
 import re
+import signal
 from dataclasses import replace
+from multiprocessing import Pipe
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +20,7 @@ from mini_dnn.nn.models.vit import PRESETS, VitSizes, build
 from mini_dnn.nn.network import Network
 from mini_dnn.nn.train import Settings, Trainer, shifted
 from mini_dnn.nn.weights import WeightsInfo, load, save
-from mini_dnn.nn.workers import Workers, both_ways
+from mini_dnn.nn.workers import Workers, _work, both_ways
 from mini_dnn.nn.zoo import MODELS
 from mini_dnn.paths import ROOT
 
@@ -143,6 +145,20 @@ def test_a_worker_that_ends_is_told_of() -> None:
         workers._pipes[0].send(("step", "nonsense"))  # an error ends the worker
         with pytest.raises(MiniDnnError, match="a process of the training ended unexpectedly"):
             workers.step(np.zeros((2, 2, 8, 8), np.float32), np.zeros(2, np.uint8))
+
+
+def test_a_worker_ends_quietly_if_the_trainer_stops_in_the_middle() -> None:
+    """As after Ctrl-C, when the pipe is closed before the worker has answered."""
+    network = logits(build(SMALL, rng()))
+    shared = np.concatenate([p.value.reshape(-1) for p in network.parameters().values()])
+    ours, theirs = Pipe()
+    ours.send(("predict", [np.zeros((1, 2, 8, 8), np.float32)]))
+    ours.close()
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        _work(theirs, network, shared, shared.copy(), 2)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_training_in_parts_learns_and_starts_from_its_checkpoint(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import runpy
+import sys
 import threading
 from collections import Counter
 from collections.abc import Mapping
@@ -16,7 +18,9 @@ from waiting import wait_until
 from mini_dnn.errors import DeviceError, UsageError
 from mini_dnn.paths import ROOT
 from mini_dnn.work import Item, Local, Work, run_items
+from mini_dnn.work.engine import Engine
 from mini_dnn.work.items import digest
+from mini_dnn.work.local import Inside
 
 SAMPLES = "scale_items"
 
@@ -53,6 +57,31 @@ def test_each_item_has_its_result_and_the_same_run_computes_nothing(workers: int
         assert sorted(heard) == [(f"item{at}", known) for at in range(5)]
     assert logged(tmp_path) == {str(at): 1 for at in range(5)}
     assert not list((tmp_path / "jobs/chunks").iterdir()), "what described chunks is removed"
+
+
+def test_a_run_with_all_results_does_not_wait_for_its_engine(tmp_path: Path) -> None:
+    class Silent(Inside):
+        def submit(self, *args: Any, **words: Any) -> Future[Any]:
+            super().submit(*args, **words)
+            return Future()  # as if the controller of the cluster never answered
+
+    class Cluster(Engine):
+        def open(self, folder: Path) -> Executor:
+            return Silent()
+
+    engine = Cluster()
+    engine.poll_s = 0.01
+    assert len(run_items(work(tmp_path, [1, 2]), engine, tmp_path / "jobs").results) == 2
+
+
+@pytest.mark.parametrize("number", ["", "2"])
+def test_a_script_that_slurm_did_not_start_says_so(
+    number: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "list.txt").write_text("one\ntwo\n")
+    monkeypatch.setattr(sys, "argv", ["work", str(tmp_path), str(tmp_path / "list.txt"), number])
+    with pytest.raises(SystemExit, match=r"there is no chunk .*: submit the script .* with sbatch"):
+        runpy.run_module("mini_dnn.work", run_name="__main__")
 
 
 def test_what_changed_is_computed_again(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from waiting import wait_until
 from mini_dnn.errors import DataError, DeviceError, UsageError
 from mini_dnn.paths import ROOT
 from mini_dnn.work import Profile, find_engine, read_profile, run_items, slurm
+from mini_dnn.work.engines import _scheduler
 from mini_dnn.work.run import Found
 
 PROFILE = Profile(
@@ -159,6 +160,25 @@ def test_damaged_job_ids_are_explained(tmp_path: Path, cluster: Path) -> None:
     (tmp_path / "jobs/jobs.json").write_text("[")
     with pytest.raises(DataError, match=r"jobs\.json should hold the ids"):
         run(tmp_path, [7])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "No such file or directory; start the cluster first: dask scheduler --scheduler-file"),
+        ("{", "it does not have the address of a scheduler; start the cluster first"),
+        ('{"address": "nonsense"}', "the address of the scheduler is 'nonsense'; expected 'tcp://HOST:8786'"),
+    ],
+    ids=["missing", "damaged", "nonsense"],
+)
+def test_dask_does_not_wait_for_a_file_that_is_not_there(
+    content: str | None, message: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "scheduler.json"
+    if content is not None:
+        file.write_text(content)
+    with pytest.raises(UsageError, match=message):
+        _scheduler(Profile(scheduler_file=str(file)))
 
 
 @pytest.mark.parametrize(

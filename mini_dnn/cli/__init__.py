@@ -84,6 +84,11 @@ def _status_of(work: Callable[[], int]) -> int:
     except MemoryError as error:
         why = f": {error}" if str(error) else ""
         return _failed(f"out of memory{why}. Use a smaller --batch, or free memory", WRONG_USE)
+    except RuntimeError as error:
+        if "can't start new thread" not in str(error):
+            raise
+        what = "the system starts no more threads. Free memory, or raise the limit of processes: ulimit -u"
+        return _failed(what, WRONG_USE)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED

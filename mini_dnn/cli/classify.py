@@ -135,6 +135,7 @@ def run(args: argparse.Namespace) -> int:
     if labels:
         labels.check(found.count)
     with ExitStack() as stack:
+        stack.push(lambda kind, *_: kind is not None and _say_kept(outputs.kept))
         opened = open_classifier(args, classifier, found, outputs.kept, stack)
         describe = {
             "network": classifier.model.name,
@@ -168,6 +169,13 @@ def run(args: argparse.Namespace) -> int:
         )
     _say_how(outputs.head, tally, found.count, seconds, in_words(spent, output, seconds))
     return DIFFERS if tally.failed else 0
+
+
+def _say_kept(folder: Path | None) -> bool:
+    """Say after an error or Ctrl-C what is not lost. Return false, so that the exception goes on."""
+    if folder and folder.is_dir():
+        print(f"{folder} keeps the complete shards; use the same command to continue", file=sys.stderr)
+    return False
 
 
 def _classifier(args: argparse.Namespace) -> Classifier:

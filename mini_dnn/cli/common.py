@@ -67,7 +67,7 @@ def check_output(flag: str, path: Path | None, force: bool) -> None:
             "to replace it"
         )
     if path.is_dir():
-        raise UsageError(f"{flag} {path} is a folder; name a file in it, such as {path / 'out.json'}")
+        raise UsageError(f"{flag} {path} is a folder; name a file in it")
     folder = path.resolve().parent
     if folder == BUILD:
         folder.mkdir(exist_ok=True)  # every page writes there, and a fresh clone lacks it

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from shlex import quote
 
 from mini_dnn.cli.assign import add_rubric, sheets
 from mini_dnn.errors import UsageError
@@ -56,5 +57,5 @@ def run(args: argparse.Namespace) -> int:
     print(f"left out: {len(parts.left)} other variants with their lessons and headers")
     if note:
         print(f"NOTE: no PDF in assignments/: {note}")
-    print(f"\nTry it before you hand it out:\n  make -C {args.out} test")
+    print(f"\nTry it before you hand it out:\n  make -C {quote(str(args.out))} test")
     return 0

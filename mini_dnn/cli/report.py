@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 
 from mini_dnn.errors import UsageError
 from mini_dnn.measuring import work_log
-from mini_dnn.paths import ROOT
+from mini_dnn.paths import ROOT, write_atomically
 from mini_dnn.report import readmes
 from mini_dnn.report.board import Board, boards, shown
 from mini_dnn.report.load import Results, load, results_files
@@ -109,7 +110,7 @@ def _readmes(found: Sequence[Board], results: Results, only_check: bool) -> int:
             behind = True
             print(f"{name}: its table does not match the results; update it: run.py report --readmes")
         else:
-            path.write_text(should_be, encoding="utf-8")
+            write_atomically(path, should_be.encode(), stat.S_IMODE(path.stat().st_mode))
             print(f"{name}: written")
     stale = [entry.variant for board in found for entry in board.course if entry.stale]
     if stale:

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from rich.console import Console
@@ -137,7 +138,7 @@ def _take_home(variant: Variant, folder: Path, args: argparse.Namespace) -> None
     kernel = "" if solver is variant else f", with the kernel of {solver.name}, which {variant.name} calls"
     print(f"written to {folder}{kernel}: {', '.join(files)}")
     command = "make && ./main" if args.form in (None, "c") else "python main.py"
-    print(f"next: cd {folder} && {command}")
+    print(f"next: cd {quote(str(folder))} && {command}")
 
 
 def _commit() -> str:
@@ -184,6 +185,8 @@ def _write(path: Path, text: str) -> None:
     except FileExistsError as error:
         raise UsageError(f"--out {path} already exists; remove it, or name another file") from error
     except OSError as error:
+        with suppress(OSError):  # the next run would refuse half a file
+            path.unlink(missing_ok=True)
         raise MiniDnnError(f"--out {path} cannot be written: {reason(error)}; name another file") from error
 
 

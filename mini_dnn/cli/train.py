@@ -83,8 +83,10 @@ def run(args: argparse.Namespace) -> int:
     test = model.load(train.name, "test", args.data_dir)
     trainer = Trainer(_network(args, model, train, rng), train, test, settings, rng)
     with ExitStack() as locks:
+        check_room(out, "weights", trainer.weights_bytes)
+        files = 1 if checkpoint.exists() else 2  # a new one is written beside the one that it replaces
+        check_room(checkpoint, "checkpoint", files * trainer.checkpoint_bytes)
         for path in (out, checkpoint):
-            check_room(path, "weights" if path is out else "checkpoint", trainer.checkpoint_bytes)
             locks.enter_context(_alone(path))
         return _run(args, model, trainer, out, checkpoint)
 

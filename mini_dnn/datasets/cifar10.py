@@ -18,11 +18,13 @@ import numpy as np
 from mini_dnn.datasets.download import download
 from mini_dnn.datasets.storage import DATA, named_by
 from mini_dnn.errors import DataError
+from mini_dnn.paths import read_regular
 
 NAME = "cifar10"
 VARIABLE = "CIFAR10_DIR"
 SIDE, CHANNELS = 32, 3
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+MOST_BYTES = 64 << 20  # of an unpacked file; each has 31 MB
 RECORD = 1 + CHANNELS * SIDE * SIDE  # bytes of an image and its label
 
 
@@ -132,7 +134,7 @@ def _read(folder: Path, split: str, source: Source) -> tuple[np.ndarray, np.ndar
             contents = _unpacked(archive, files, source)
         else:
             place = folder / source.folder if (folder / source.folder).is_dir() else folder
-            contents = [(place / name).read_bytes() for name in files]
+            contents = [read_regular(place / name, MOST_BYTES) for name in files]
     except FileNotFoundError as error:
         raise DataError(f"{folder} has neither {source.archive} nor {Path(error.filename).name}") from error
     except OSError as error:

@@ -8,10 +8,11 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from mini_dnn.errors import DataError
+from mini_dnn.errors import DataError, reason
+from mini_dnn.paths import replacing
 
 PROBE_S = 4.0  # a server that has not answered in this time counts as unreachable
 STALL_S = 10.0  # a download without data for this time has failed
@@ -52,10 +53,7 @@ def download(wanted: Mapping[str, str], mirrors: Sequence[str], folder: Path) ->
                 _probe(mirror + next(iter(wanted)))
                 for name, known in wanted.items():
                     _fetch(mirror + name, known, place)
-            except (
-                OSError,
-                ValueError,
-            ) as error:  # requests' own are OSErrors; pooch's wrong MD5 a ValueError
+            except (OSError, ValueError) as error:  # requests' own are OSErrors; a wrong file a ValueError
                 reasons.append(f"{mirror} {_reason(error)}")
             else:
                 yield place, mirror
@@ -64,17 +62,30 @@ def download(wanted: Mapping[str, str], mirrors: Sequence[str], folder: Path) ->
 
 
 def _fetch(url: str, known: str, folder: Path) -> None:
-    import pooch  # imported here, because it takes a seventh of a second and is rarely needed
+    # imported here, because they take a seventh of a second and are rarely needed
+    import pooch
+    import requests
 
+    path = folder / url.rsplit("/", 1)[1]
+    algorithm, wanted = known.split(":") if ":" in known else ("md5", known)
+    with suppress(OSError):  # missing or unreadable
+        if pooch.file_hash(str(path), algorithm) == wanted:
+            return
+    pooch.get_logger().info("Downloading %s to %s", url, path)
     show = sys.stderr.isatty()
     downloader = pooch.HTTPDownloader(progressbar=show, chunk_size=1 << 16, timeout=(PROBE_S, STALL_S))
-    pooch.retrieve(
-        url,
-        known if ":" in known else f"md5:{known}",
-        fname=url.rsplit("/", 1)[1],
-        path=folder,
-        downloader=downloader,
-    )
+    try:
+        with replacing(path) as temporary:
+            downloader(url, str(temporary), None)
+            found = pooch.file_hash(str(temporary), algorithm)
+            if found != wanted:
+                raise ValueError(
+                    f"sent a wrong file: the {algorithm} of {path.name} is {found}, not {wanted}"
+                )
+    except requests.RequestException:  # an OSError, too
+        raise
+    except OSError as error:
+        raise DataError(f"{path} cannot be written: {reason(error)}") from error
 
 
 def _probe(url: str) -> None:
@@ -107,9 +118,15 @@ def _probe(url: str) -> None:
 def _reason(error: Exception) -> str:
     """What went wrong, without the URL that urllib3 repeats in every message about a connection."""
     import requests
+    import urllib3
 
-    if isinstance(error, requests.ConnectionError) and error.args:
-        return f"cannot be reached ({type(getattr(error.args[0], 'reason', error)).__name__})"
+    cause = error.args[0] if error.args else None
+    if isinstance(cause, urllib3.exceptions.ReadTimeoutError):
+        return f"sent nothing for {STALL_S:g} s"
+    if isinstance(error, requests.exceptions.ChunkedEncodingError):
+        return "ended the connection before the file was complete"
+    if isinstance(error, requests.ConnectionError):
+        return f"cannot be reached ({type(getattr(cause, 'reason', error)).__name__})"
     return str(error)
 
 

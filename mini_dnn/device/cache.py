@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 
 from mini_dnn.errors import DeviceError
-from mini_dnn.paths import open_regular, remove_abandoned, workplace, write_atomically
+from mini_dnn.paths import expanded, open_regular, remove_abandoned, workplace, write_atomically
 
 CHECKSUM_BYTES = hashlib.sha256().digest_size
 WORK = "mini_dnn-work-"  # prefix of the names of temporary folders
@@ -28,7 +28,8 @@ def cache_dir() -> Path:
     """Return the folder for compiled kernels, creating it if necessary. It can be deleted at any time.
 
     It is ``MINI_DNN_CACHE`` if set, otherwise ``$XDG_CACHE_HOME/mini_dnn``, otherwise ``~/.cache/mini_dnn``.
-    If that is not writable (a read-only home), a private folder in the temporary directory is used instead.
+    If that is not writable (a read-only home, or none), a private folder in the temporary directory is used
+    instead.
 
     Raises
     ------
@@ -43,9 +44,8 @@ def cache_dir() -> Path:
                 "or unset it to use ~/.cache/mini_dnn"
             )
         return Path(asked).resolve()
-    base = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
-    home = Path(base, "mini_dnn")
-    if _usable(home):
+    home = expanded(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "mini_dnn"
+    if home.is_absolute() and _usable(home):
         return home
     private = Path(tempfile.gettempdir()) / f"mini_dnn-{os.getuid()}"
     if _usable(private) and private.stat().st_uid == os.getuid():  # its files are loaded as code

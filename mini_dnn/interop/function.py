@@ -20,6 +20,7 @@ from mini_dnn.interop.refusals import (
     check_host,
     check_impl,
     check_writable,
+    host_array,
     refuse_place,
 )
 from mini_dnn.interop.signature import signature_of
@@ -59,6 +60,7 @@ class Function:
     def __init__(self, operation: Operation) -> None:
         self.operation = operation
         self.__name__ = self.__qualname__ = operation.name
+        self.__module__ = "mini_dnn"
         self._signature = signature_of(operation)
         self.__signature__ = self._signature.of_python
         self.__doc__ = document(operation)
@@ -67,6 +69,10 @@ class Function:
 
     def __repr__(self) -> str:
         return f"<function {self.__name__} of mini_dnn: {self.operation.about}>"
+
+    def __reduce__(self) -> str:
+        """Pickle it by its name, as functions are, so that processes can be asked to call it."""
+        return self.__name__
 
     def __call__(self, *given: Any, **options: Any) -> Any:
         """Compute the operation.
@@ -227,6 +233,10 @@ class Function:
             held = {name: value for name, value in held.items() if hasattr(value, "shape")}
             refuse_mixed(list(held), list(held.values()))
         check_host(held, options.get("device", "auto"))
+        arrays = tuple(host_array(name, value) for name, value in zip(held, arrays, strict=False))
+        for name in self._signature.optional:
+            if options.get(name) is not None:
+                options[name] = host_array(name, options[name])
         out = options.pop("out", None)
         results = () if out is None or isinstance(out, str) else out if isinstance(out, tuple) else (out,)
         if isinstance(out, str):
@@ -249,11 +259,14 @@ class Function:
             ) from error
         if not results:
             return found
-        for array, value in zip(results, found if isinstance(found, tuple) else (found,), strict=True):
-            if (array.shape, array.dtype) != (value.shape, value.dtype):
-                raise ShapeError(
-                    f"out= is {array.shape} {array.dtype}; the result is {value.shape} {value.dtype}"
-                )
+        values = found if isinstance(found, tuple) else (found,)
+        given, wanted = ([(array.shape, array.dtype) for array in some] for some in (results, values))
+        if given != wanted:
+            described = (
+                " and ".join(f"{shape} {dtype}" for shape, dtype in some) for some in (given, wanted)
+            )
+            raise ShapeError("out= is {}; the result is {}".format(*described))
+        for array, value in zip(results, values, strict=True):
             array[...] = value
         return out
 

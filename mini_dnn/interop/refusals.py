@@ -37,6 +37,20 @@ def check_host(held: Mapping[str, Any], device: Any) -> None:
         )
 
 
+def host_array(name: str, value: Any) -> np.ndarray:
+    """What was passed as an array in host memory, as an array of NumPy in this machine's byte order."""
+    try:
+        array = np.asarray(value)
+    # NumPy and PyTorch raise these, for example for rows of different lengths or a tensor with a gradient
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise ShapeError(f"{name} is {describe(value)}, which NumPy cannot read: {error}") from error
+    if array.dtype.kind in "OSU":
+        raise ShapeError(
+            f"{name} is {describe(value)} with {array.dtype} values; expected an array of numbers"
+        )
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
 def check_writable(results: tuple[Any, ...]) -> None:
     """Refuse a value that is not a writable NumPy array."""
     for array in results:

@@ -111,6 +111,8 @@ class Signature:
         """The message about an argument that the operation does not have."""
         if name == "out":
             return f"{operation} has results of one type, so out= is an array for them, and not a word"
+        if name in self.arrays:
+            return f"{operation} got {name} twice: by its place and by its name; pass it once"
         return f"{operation} has no argument '{name}'{meant(name, self._by_name)}; it takes {self.in_words}"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from math import ceil, isfinite
 from pathlib import Path
@@ -21,7 +21,7 @@ from mini_dnn.nn.transformer import Residual
 from mini_dnn.nn.weights import read_arrays, values, write_arrays
 from mini_dnn.nn.workers import Workers, both_ways
 
-CHECKPOINT_MORE_BYTES = 1 << 16  # in addition to its arrays
+MORE_BYTES = 1 << 16  # of a checkpoint or a file of weights, in addition to its arrays
 PREDICT_BATCH = 500  # images; the measured accuracy does not depend on it
 
 
@@ -166,7 +166,12 @@ class Trainer:
     @property
     def checkpoint_bytes(self) -> int:
         """The approximate size of a checkpoint on disk, in bytes."""
-        return sum(array.nbytes for array in self._arrays().values()) + CHECKPOINT_MORE_BYTES
+        return _bytes(self._arrays())
+
+    @property
+    def weights_bytes(self) -> int:
+        """The approximate size of a file of weights on disk, in bytes."""
+        return _bytes(values(self.network))
 
     def restore(self, path: Path) -> None:
         """Continue from a checkpoint of the same training.
@@ -253,6 +258,10 @@ class Trainer:
             if self.settings.shift:
                 images = shifted(images, self.settings.shift, self._rng)
             yield to_float(images), self.train.labels[chosen]
+
+
+def _bytes(arrays: Mapping[str, np.ndarray]) -> int:
+    return sum(array.nbytes for array in arrays.values()) + MORE_BYTES
 
 
 def _optimizer(network: Network, settings: Settings) -> Adam | Muon:

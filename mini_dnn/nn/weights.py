@@ -7,6 +7,7 @@ use the same two functions, `write_arrays` and `read_arrays`.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import math
 import os
@@ -163,9 +164,7 @@ def write_arrays(
             with temporary.open("rb+") as written:
                 os.fsync(written.fileno())
     except (OSError, RuntimeError) as error:  # HDF5 reports a full disk on closing as RuntimeError
-        raise WeightsError(
-            f"cannot write the {kind} to {path}: {error}; name a file in a folder that can be written"
-        ) from error
+        raise _not_written(path, kind, error) from error
 
 
 def check_room(path: Path, kind: str, nbytes: int) -> None:
@@ -183,9 +182,7 @@ def check_room(path: Path, kind: str, nbytes: int) -> None:
         with tempfile.TemporaryFile(dir=path.parent) as file:
             os.posix_fallocate(file.fileno(), 0, nbytes)
     except OSError as error:
-        raise WeightsError(
-            f"cannot write the {kind} to {path}: {error}; name a file in a folder that can be written"
-        ) from error
+        raise _not_written(path, kind, error) from error
 
 
 def read_arrays(
@@ -216,8 +213,7 @@ def read_arrays(
     if checksum(arrays, attributes) != attributes.get("checksum"):
         raise _error(path, kind, "its checksum does not match its contents: it is damaged")
     for name, array in arrays.items():
-        if not np.isfinite(array).all():
-            count = np.count_nonzero(~np.isfinite(array))
+        if count := np.count_nonzero(~np.isfinite(array)):
             raise _error(path, kind, f"'{name}' has NaN or infinite values: {count:,} of {array.size:,}")
     for name, array in arrays.items():
         into[name][...] = array
@@ -244,10 +240,11 @@ def _check_size(path: Path, kind: str, into: Mapping[str, np.ndarray]) -> None:
 
 
 def _check_attributes(path: Path, kind: str, architecture: str, attributes: Attributes) -> None:
-    found = attributes.get("format"), attributes.get("kind")
-    if found != (FORMAT, kind):
-        problem = f"it is not a file of kind '{kind}', format {FORMAT}: found '{found[1]}', {found[0]}"
-        raise _error(path, kind, problem)
+    number, other = attributes.get("format"), attributes.get("kind")
+    if (number, other) != (FORMAT, kind):
+        raise _error(
+            path, kind, f"it is not a file of kind '{kind}', format {FORMAT}: found '{other}', {number}"
+        )
     texts = str(attributes.get("architecture")), architecture
     pairs = zip_longest(*map(BETWEEN_LAYERS.split, texts), fillvalue="missing")
     for number, (one, other) in enumerate(pairs, 1):
@@ -284,13 +281,18 @@ def _error(path: Path, kind: str, problem: str) -> WeightsError:
     return WeightsError(f"cannot use {path} as {kind}: {problem}. Next: {_NEXT_STEP[kind]}")
 
 
+def _not_written(path: Path, kind: str, error: OSError | RuntimeError) -> WeightsError:
+    number = error.errno if isinstance(error, OSError) else None
+    why = os.strerror(number) if number else error  # HDF5's own message has several lines
+    cure = "free some space" if number in (errno.ENOSPC, errno.EDQUOT) else "name a file in another folder"
+    return WeightsError(f"cannot write the {kind} to {path}: {why}; {cure}")
+
+
 def _damaged(path: Path, kind: str, error: BaseException) -> WeightsError:
     if isinstance(error, IsADirectoryError):
         return _error(path, kind, "it is a folder; expected a file")
-    problem = (
-        f"it is not a valid {stores.kind_of(path) or 'HDF5'} file; it may be truncated or damaged ({error})"
-    )
-    return _error(path, kind, problem)
+    store = stores.kind_of(path) or "HDF5"
+    return _error(path, kind, f"it is not a valid {store} file; it may be truncated or damaged ({error})")
 
 
 def _versions() -> str:

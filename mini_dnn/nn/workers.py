@@ -12,7 +12,7 @@ import multiprocessing as mp
 import os
 import signal
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing.connection import Connection
 from multiprocessing.sharedctypes import RawArray
 from types import TracebackType
@@ -148,12 +148,10 @@ def _work(pipe: Connection, network: Network, shared: Any, gradients: Any, part:
         np.concatenate([parameter.grad.reshape(-1) for parameter in parameters.values()], out=rows[i])
         return i, loss
 
-    with np.errstate(all="ignore"):  # numbers out of range show in the loss
+    # Numbers out of range show in the loss. The trainer may close the pipe while a part is computed.
+    with np.errstate(all="ignore"), suppress(EOFError, OSError):
         while True:
-            try:
-                what, work = pipe.recv()
-            except (EOFError, OSError):
-                return
+            what, work = pipe.recv()
             if what == "step":
                 pipe.send([step(*some) for some in work])
             else:

@@ -24,11 +24,22 @@ def names() -> tuple[str, ...]:
     Raises
     ------
     VariantError
-        A file of this folder cannot be loaded; the message names the line.
+        A file of this folder cannot be loaded, or its operation has another name.
     """
-    files = sorted(FOLDER.glob("*.py"))
-    found = [file.stem for file in files if hasattr(_load(file), "OPERATION")]
+    found = [file.stem for file in sorted(FOLDER.glob("*.py")) if _defines_operation(file)]
     return tuple(sorted(found, key=lambda name: (name != DEFAULT, name)))
+
+
+def _defines_operation(file: Path) -> bool:
+    """Whether a file has an ``OPERATION``, which is named after the file."""
+    module = _load(file)
+    if not hasattr(module, "OPERATION"):
+        return False
+    found = module.OPERATION
+    if not isinstance(found, Operation) or found.name != file.stem:
+        what = f"has the name '{found.name}'" if isinstance(found, Operation) else f"is {found!r:.40}"
+        raise VariantError(f"{file}: OPERATION {what}; expected Operation(name={file.stem!r}, ...)")
+    return True
 
 
 def _load(file: Path) -> ModuleType:

@@ -22,7 +22,7 @@ from mini_dnn import ops
 from mini_dnn.errors import VariantError, meant, where
 from mini_dnn.ops import Operation
 from mini_dnn.ops.compare import PRECISIONS
-from mini_dnn.paths import ROOT
+from mini_dnn.paths import ROOT, expanded
 from mini_dnn.variant.variant import COMPUTE_TYPES, Variant
 
 SHORT_NAMES = {"cpu": "m1/cpu", "m1": "m1/direct", "m2": "m2/unroll_gemm", "m3": "layers/custom"}
@@ -145,7 +145,7 @@ def folder_of(name: str | Path) -> Path:
     """
     name = str(name)
     official = SHORT_NAMES.get(name, name)
-    path = Path(name).expanduser()
+    path = expanded(name)
     explicit = name.startswith((".", "/", "~"))  # ./m1/direct is the user's variant, not the repository's
     homes = [ROOT / home / official for home in HOMES]
     for folder in (path,) if explicit else (*homes, ROOT / official, ROOT / MINE / official, path):
@@ -171,7 +171,8 @@ def folder_of(name: str | Path) -> Path:
     asked = f"'{name}'" if official == name else f"'{name}', which is '{official}'"
     if not known:
         raise VariantError(
-            f"no variant {asked}: there are none here, and a graded submission cannot load others"
+            f"no variant {asked}: there are none here. They are folders of a checkout, which "
+            "'pip install -e .' installs; a graded submission cannot load others"
         )
     some = begin or known[:MOST_NAMED]
     more = f" and {len(known) - len(some)} more" if not begin and len(known) > len(some) else ""

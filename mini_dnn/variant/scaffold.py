@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from mini_dnn import ops
 from mini_dnn.device.sources import HEADERS, source_files
 from mini_dnn.errors import MiniDnnError, UsageError, VariantError, reason
-from mini_dnn.paths import ROOT
+from mini_dnn.paths import ROOT, expanded
 from mini_dnn.variant.folders import MINE, SHORT_NAMES, names
 from mini_dnn.variant.variant import Variant
 
@@ -33,7 +33,7 @@ def target_folder(name: str) -> Path:
     UsageError
         The folder exists.
     """
-    folder = ROOT / MINE / name if is_own(name) else Path(name).expanduser()
+    folder = ROOT / MINE / name if is_own(name) else expanded(name)
     if folder.exists() or folder.is_symlink():
         raise UsageError(f"{folder} already exists, and was not changed; choose another name")
     return folder

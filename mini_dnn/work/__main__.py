@@ -5,5 +5,12 @@ from pathlib import Path
 
 from mini_dnn.work.chunk import run_chunk
 
-folder, chunks, number = sys.argv[1:]
-run_chunk(folder, Path(chunks).read_text().split()[int(number)])
+try:
+    folder, chunks, number = sys.argv[1:]
+    name = Path(chunks).read_text().split()[int(number)]
+except (OSError, ValueError, IndexError) as error:  # the script was started without sbatch, for example
+    sys.exit(
+        f"error: there is no chunk {sys.argv[3:]} of work ({error}); an array job of Slurm runs this: submit "
+        "the script that --executor sbatch wrote, unchanged, with sbatch"
+    )
+run_chunk(folder, name)

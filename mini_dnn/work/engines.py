@@ -5,6 +5,8 @@ The executors are those of `concurrent.futures`, `distributed`, `mpi4py`, or Slu
 
 from __future__ import annotations
 
+import json
+import shlex
 import sys
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -12,7 +14,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from mini_dnn.errors import DeviceError, UsageError
+from mini_dnn.errors import DeviceError, UsageError, reason
+from mini_dnn.paths import read_regular
 from mini_dnn.work.engine import Engine
 from mini_dnn.work.local import Local
 from mini_dnn.work.profile import SLURM, Profile
@@ -20,6 +23,7 @@ from mini_dnn.work.slurm import Slurm
 
 EXECUTORS = ("local", *SLURM, "dask", "mpi")
 CONNECT_S = 30
+MOST_BYTES = 1 << 20  # of a file with the address of a scheduler
 
 
 @dataclass
@@ -31,13 +35,7 @@ class Dask(Engine):
     def open(self, folder: Path) -> Executor:
         """The cluster's executor. If a worker dies, its nanny starts it again, and the others continue."""
         distributed = _imported("distributed", "dask")
-        address = {"address": self.profile.scheduler} if self.profile.scheduler else {}
-        file = {"scheduler_file": self.profile.scheduler_file} if self.profile.scheduler_file else {}
-        if not address and not file:
-            raise UsageError(
-                '--executor dask needs a running cluster: a profile with scheduler = "tcp://HOST:8786", or '
-                'scheduler_file = "FILE" as `dask scheduler --scheduler-file` writes it'
-            )
+        address = _scheduler(self.profile)
         security = {}
         if self.profile.tls_ca:
             security["security"] = distributed.Security(
@@ -47,12 +45,10 @@ class Dask(Engine):
                 require_encryption=True,
             )
         try:
-            client = distributed.Client(
-                **address, **file, **security, timeout=CONNECT_S, set_as_default=False
-            )
+            client = distributed.Client(address, **security, timeout=CONNECT_S, set_as_default=False)
             client.wait_for_workers(max(1, self.profile.workers), timeout=CONNECT_S)
         except (OSError, TimeoutError, ValueError) as error:
-            raise DeviceError(f"no Dask cluster with workers at {address or file}: {error}") from error
+            raise DeviceError(f"no Dask cluster with workers at {address}: {error}") from error
         self.workers = sum(client.nthreads().values())
         resources = {"resources": dict(self.profile.resources)} if self.profile.resources else {}
         self._client = client
@@ -68,6 +64,30 @@ class Dask(Engine):
         """Cancel waiting calls, and disconnect."""
         pool.shutdown(wait=False)
         self._client.close()
+
+
+def _scheduler(profile: Profile) -> str:
+    """The address of Dask's scheduler. Dask itself would wait for ever for a file that does not exist."""
+    address, file = profile.scheduler, profile.scheduler_file
+    if not address and not file:
+        raise UsageError(
+            '--executor dask needs a running cluster: a profile with scheduler = "tcp://HOST:8786", or '
+            'scheduler_file = "FILE" as `dask scheduler --scheduler-file` writes it'
+        )
+    if not address:
+        try:
+            address = str(json.loads(read_regular(Path(file), MOST_BYTES))["address"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            why = (
+                reason(error) if isinstance(error, OSError) else "it does not have the address of a scheduler"
+            )
+            raise UsageError(
+                f"scheduler_file = '{file}' cannot be used: {why}; start the cluster first: "
+                f"dask scheduler --scheduler-file {shlex.quote(file)}"
+            ) from error
+    if not address.rpartition(":")[2].isdigit():
+        raise UsageError(f"the address of the scheduler is '{address}'; expected 'tcp://HOST:8786'")
+    return address
 
 
 class Mpi(Engine):

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 from typing import Any
 from uuid import uuid4
 
@@ -126,7 +127,8 @@ class _Run:
             names.append(uuid4().hex[:12])
             chunk.write_chunk(self._folder, names[-1], self._work, self._shared, cut, self._engine.most_s)
         script = self._engine.write(self._folder, names)
-        words = f"it waits for `sbatch {script}`; use the same command after that job to collect its result"
+        command = f"sbatch {quote(str(script))}"
+        words = f"it waits for `{command}`; use the same command after that job to collect its result"
         self.found.failures |= {item.name: words for item in items}
 
     def _adopt(self) -> None:
@@ -191,6 +193,9 @@ class _Run:
                 if isinstance(error, errors.MiniDnnError):  # an error of the engine, not of the worker
                     raise error
                 broken |= isinstance(error, BrokenExecutor)
+                self._end(one)
+            # All results are there, even if the engine cannot say so, as Slurm cannot without its controller
+            elif not one.items and chunk.ended(self._folder, one.name):
                 self._end(one)
         return broken
 

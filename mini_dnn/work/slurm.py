@@ -222,7 +222,10 @@ def _in_job(function: Callable[..., None], *args: Any) -> None:
 def _states() -> Mapping[str, str] | None:
     """Return the state of each of this user's jobs by id, or None if the controller does not answer."""
     words = ["squeue", "--noheader", "--array", "--states=all", f"--user={os.getuid()}", f"--name={NAME}"]
-    done = subprocess.run([*words, "--format=%i|%T"], capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run([*words, "--format=%i|%T"], capture_output=True, text=True, check=False)
+    except FileNotFoundError as error:
+        raise DeviceError("squeue was not found; run the same command on a login node") from error
     if done.returncode:
         return None
     rows = (line.strip().partition("|") for line in done.stdout.splitlines() if line.strip())

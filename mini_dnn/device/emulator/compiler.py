@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -13,6 +14,12 @@ from pathlib import Path
 
 from mini_dnn.errors import DeviceError
 
+# What the compiler, the assembler and the linker say if disk or memory are full, whatever the file has in it
+NO_ROOM = re.compile(
+    r"^\S+ (?:[Ff]atal error|final link failed): "
+    r"(.*(?:No space left on device|Disk quota exceeded)|Killed signal terminated program \S+)'?$",
+    re.MULTILINE,
+)
 OLDEST = {"g++": 11, "clang++": 16}  # these support C++20's source_location
 # For one function of a kernel. A thread's stack has 64 KB (runtime/worker.h), of which printf needs some.
 MAX_FRAME_BYTES = 48 * 1024
@@ -185,8 +192,14 @@ class Compiler:
         return f"{self.path} {self.version} {stamp.st_mtime_ns} {_processor()}"
 
     def run(self, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        """Run the compiler, with messages in English."""
-        return subprocess.run(
+        """Run the compiler, with messages in English.
+
+        Raises
+        ------
+        DeviceError
+            Disk or memory are full, which is not the fault of the file that is compiled.
+        """
+        done = subprocess.run(
             [self.path, *arguments],
             capture_output=True,
             text=True,
@@ -194,6 +207,12 @@ class Compiler:
             check=False,
             env={**os.environ, "LC_ALL": "C"},
         )
+        if done.returncode and (found := NO_ROOM.search(done.stderr)):
+            raise DeviceError(
+                f"{self.path} had too little room: {found[1]}; free some disk space or memory, or set TMPDIR "
+                "to a folder with more space"
+            )
+        return done
 
 
 def find_compiler() -> Compiler:

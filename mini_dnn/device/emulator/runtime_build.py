@@ -88,7 +88,11 @@ def _precompile(compiler: Compiler, checked: bool, made: Path, runtime: Path) ->
     if not compiler.precompiles:
         return
     flags = [*replace(compiler, quick=False).kernel_flags, *(compiler.checked_flags if checked else ())]
-    done = compiler.run([*flags, "-w", "-x", "c++-header", str(INCLUDE / HEADER), "-o", str(made)])
+    try:
+        done = compiler.run([*flags, "-w", "-x", "c++-header", str(INCLUDE / HEADER), "-o", str(made)])
+    except DeviceError as error:  # the disk may have space for a kernel, but not for this larger file
+        say(f"{error}. Until then, each kernel takes longer to compile")
+        return
     if not done.returncode:  # otherwise kernels are compiled without it, and errors appear there
         folder = header_folder(compiler, runtime, checked)
         try:
