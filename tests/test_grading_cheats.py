@@ -31,10 +31,10 @@ OF_OTHERS = (  # these call other variants
     *(f"networks/resnet18/{name}" for name in ("v0_transfers", "v1_conv_bn", "v2_layers", "v3_shared")),
     *("networks/resnet18/v4_tensor_cores", "attention/v10_heads"),
     *("attention/v11_odd_token", "attention/v12_accurate"),
-    *("gemm/v11_ahead", "gemm/v12_eighths", "gemm/v14_mixed"),
+    *("gemm/v11_ahead", "gemm/v12_eighths"),
 )
 # These include a header of another variant, which a submission does not have
-NOT_ALONE = ("gemm/v10_small", "gemm/v13_split", "linear/v2_ahead")
+NOT_ALONE = ("gemm/v10_small", "gemm/v13_split", "gemm/v14_mixed", "linear/v2_ahead")
 OFTEN = (  # one of each operation, one on the host, one that needs a GPU
     *{
         find(name).op: name
