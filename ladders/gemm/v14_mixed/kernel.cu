@@ -11,17 +11,17 @@
 //           compute half of its sums, and then the other half while the first one is stored. variant.py decides by a
 //           model of the time which products gain, and how their columns are divided. All others are calls of
 //           gemm/v12_eighths.
-// Layout    as gemm/v8_final. The two blocks of a cluster are beside each other and share a if their tiles are tall,
-// and
+// Layout    as gemm/v8_final. The two blocks of a cluster are beside each other and share a if their tiles are tall, or
 //           below each other and share b if they are flat. Each loads half of the shared operand for both.
 // Mapping   a block on each multiprocessor, clusters of two; two warpgroups multiply, a third one has a thread that
 //           loads. Tall tiles are processed first, then flat ones, each in bands of BAND rows, column by column.
 // Roofline  m = n = k = 8192: 1,100 GFLOP, 1.11 ms at 990 TFLOP/s, 1.31 at 1.6 GHz, to which power lowers the clock.
-// Gain      over gemm/v8_final in bursts on an H100, expected and measured: 8192, 2.5 % and 2.1 %; 4096, 2 % and 1.1 %.
+// Gain      over gemm/v8_final in bursts on an H100, expected and measured: 8192, 3 % and 2.1 %; 4096, 2.5 % and 1.1 %.
 // Limits    16 bits, sm_90a; lines that start at multiples of 16 bytes, c in 16 bits, no beta, k of more than 192.
 // Hazards   as gemm/v8_final. In addition: ptxas easily finds no registers for a tile's sums, and then waits for each
-//           product (message C7511). It needs a first step outside of the loop, as it would otherwise keep the sums of
-//           both kinds of tiles, and stages of the last steps whose place is computed. tests/test_nvcc.py looks.
+//           product (message C7511). It needs a first step outside of the loop, as it would otherwise keep the sums
+//           of both kinds of tiles, and stages of the last steps whose place is computed. Even changes of the loads
+//           may bring the message back: tests/test_nvcc.py looks.
 // Source    CUTLASS, "Efficient GEMM in CUDA"; PTX ISA, "setmaxnreg".
 #include <mini_dnn/sums.cuh>
 
