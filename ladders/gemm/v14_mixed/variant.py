@@ -21,7 +21,7 @@ ROWS = 256
 TALL, FLAT = 384, 256  # two tiles of 256 x 192; two tiles of 128 x 256
 CLUSTERS = 66  # at once on an H100 or H200, as a block takes nearly all shared memory
 
-# The model, fitted to the times of 31 products on an H100. The unit of work is a round of flat tiles.
+# The model, fitted to the times of 41 products on an H100. The unit of work is a round of flat tiles.
 TALL_WORK = 1.5  # of a round of tall tiles
 FLAT_COST = 1.03  # time for a unit of work, where 1 is that of tall tiles
 SQUARE, SQUARE_COST = 128, 1.09  # tiles that OTHERS has besides flat ones, of which a round is half a unit
