@@ -17,8 +17,8 @@ RULES: dict[str, Any] = RUNG.plan.__globals__  # type: ignore[union-attr]
 Cut = RULES["Cut"]
 PROBLEMS = [  # and their cuts: columns of tall tiles and of flat ones, clusters
     (GemmShape(700, 712, 264, "fp16", "fp16"), Cut(1, 2, 5)),
-    (GemmShape(1100, 1000, 200, "fp16", "fp16", batch=2), Cut(1, 3, 7)),  # a band ends within c
-    (GemmShape(300, 760, 296, "fp16", "fp16"), Cut(2, 0, 2)),  # the last pair has columns of one block only
+    (GemmShape(1100, 1000, 200, "fp16", "fp16", batch=2), Cut(1, 3, 7)),  # two bands of flat tiles
+    (GemmShape(300, 960, 296, "fp16", "fp16"), Cut(3, 0, 2)),  # the last pair has columns of one block only
     (GemmShape(200, 448, 904, "fp16", "fp16", alpha=0.5), Cut(0, 2, 1)),  # both tiles by one cluster
     *(
         pytest.param(GemmShape(696, 712, 264, "bf16", "bf16", layout), Cut(1, 2, 5), marks=marks)
@@ -29,6 +29,12 @@ PROBLEMS = [  # and their cuts: columns of tall tiles and of flat ones, clusters
         ]
     ),
 ]
+
+
+@pytest.fixture(autouse=True)
+def narrow_bands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bands of two columns, so that small products have several."""
+    monkeypatch.setitem(RULES, "BAND", 2)
 
 
 @pytest.mark.parametrize(("problem", "cut"), PROBLEMS)

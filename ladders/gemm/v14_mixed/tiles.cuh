@@ -18,18 +18,18 @@ struct Tiles {
 
   __device__ __forceinline__ int tall() const { return rows * tall_columns * batch; }
   __device__ __forceinline__ int count() const { return tall() + rows * flat_columns * batch; }
-  // All tall tiles come first. BAND rows are one band; in it, tiles follow each other column by column, and in every
-  // second band from the last column to the first.
+  // All tall tiles come first. BAND columns are one band; in it, tiles follow each other row by row, and in every second
+  // band from the last row to the first.
   __device__ __forceinline__ void find(int i, int rank, int& row, int& column, int& entry) const {
     const bool is_tall = i < tall();
     if (!is_tall) i -= tall();
     const int columns = is_tall ? tall_columns : flat_columns;
     entry = i / (rows * columns);
     i -= entry * rows * columns;
-    const int band = i / (BAND * columns), first = band * BAND, height = min(BAND, rows - first);
-    const int in_band = i - first * columns, across = in_band / height;
-    row = first + in_band % height;
-    column = band % 2 ? columns - 1 - across : across;
+    const int band = i / (BAND * rows), first = band * BAND, width = min(BAND, columns - first);
+    const int in_band = i - first * rows, down = in_band / width;
+    column = first + in_band % width;
+    row = band % 2 ? rows - 1 - down : down;
     row = is_tall ? row * Tall::ROWS : (row * 2 + rank) * Flat::ROWS;
     column = is_tall ? (column * 2 + rank) * Tall::COLUMNS : tall_columns * 2 * Tall::COLUMNS + column * Flat::COLUMNS;
   }
