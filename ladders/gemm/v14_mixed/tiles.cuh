@@ -18,8 +18,8 @@ struct Tiles {
 
   __device__ __forceinline__ int tall() const { return rows * tall_columns * batch; }
   __device__ __forceinline__ int count() const { return tall() + rows * flat_columns * batch; }
-  // All tall tiles come first. BAND columns are one band; in it, tiles follow each other row by row, and in every second
-  // band from the last row to the first.
+  // All tall tiles come first. BAND columns are one band; in it, tiles follow each other row by row, and in every
+  // second band from the last row to the first.
   __device__ __forceinline__ void find(int i, int rank, int& row, int& column, int& entry) const {
     const bool is_tall = i < tall();
     if (!is_tall) i -= tall();
