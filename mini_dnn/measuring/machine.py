@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,8 @@ PACKAGES = ("mini-dnn", "numpy", "h5py", "pillow", "pycuda", "cuda-bindings")
 
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the relevant packages that are installed."""
+    from importlib.metadata import PackageNotFoundError, version  # takes a tenth of the start, and is rarely needed
+
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
