@@ -70,9 +70,9 @@ def why_no_gpu() -> str:
 def pytest_configure(config: pytest.Config) -> None:
     """Prepare what the workers share, before they start."""
     if config.getoption("numprocesses", None):
-        # The workers take all cores. Threads of OpenBLAS would only wait for each other, and they wait actively
+        # The workers take all cores. Threads of OpenBLAS would only wait for each other, in a loop
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-        with suppress(DeviceError), ThreadPoolExecutor() as pool:  # tests that need a compiler report the error
+        with suppress(DeviceError), ThreadPoolExecutor() as pool:  # the error is that of many tests
             compiler = find_compiler()
             ways = ((compiler, True), (compiler, False), (replace(compiler, counted=True), False))
             list(pool.map(lambda way: build_runtime(way[0], ucontext=False, checked=way[1]), ways))
@@ -85,7 +85,7 @@ def pytest_collection_finish() -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Skip tests that need a GPU if there is none, and exhaustive tests in a brief run."""
-    # First checking types, which takes longest, and tests that wait for engines while other workers use the cores
+    # First, because checking types takes longest, and others can use the cores while a test waits for an engine
     items.sort(key=lambda item: (item.path.name != "test_style.py", not item.get_closest_marker("engines")))
     need_one = [item for item in items if item.get_closest_marker("gpu")]
     reason = why_no_gpu() if need_one else ""

@@ -15,7 +15,8 @@ PACKAGES = ("mini-dnn", "numpy", "h5py", "pillow", "pycuda", "cuda-bindings")
 
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the relevant packages that are installed."""
-    from importlib.metadata import PackageNotFoundError, version  # takes a tenth of the start, and is rarely needed
+    # Imported here, because it takes a twentieth of the start of each command, and few need it
+    from importlib.metadata import PackageNotFoundError, version
 
     found = {"python": platform.python_version()}
     for name in PACKAGES:
