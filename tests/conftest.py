@@ -85,7 +85,7 @@ def pytest_collection_finish() -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Skip tests that need a GPU if there is none, and exhaustive tests in a brief run."""
-    # First, because checking types takes longest, and others can use the cores while a test waits for an engine
+    # First, because checking types takes longest, and while a test waits for an engine, others use the cores
     items.sort(key=lambda item: (item.path.name != "test_style.py", not item.get_closest_marker("engines")))
     need_one = [item for item in items if item.get_closest_marker("gpu")]
     reason = why_no_gpu() if need_one else ""
