@@ -78,9 +78,15 @@ def pytest_configure(config: pytest.Config) -> None:
             list(pool.map(lambda way: build_runtime(way[0], ucontext=False, checked=way[1]), ways))
 
 
-def pytest_collection_finish() -> None:
-    """Spare Python's garbage collector all that exists now, which stays until the end."""
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Keep Python's garbage collector from what exists when the tests start: it stays until the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
