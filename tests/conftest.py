@@ -1,8 +1,11 @@
 """Fixtures that several test files share, and settings for all tests."""
 
+import gc
+import os
 import signal
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import replace
 from functools import cache
@@ -65,18 +68,31 @@ def why_no_gpu() -> str:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Build what all kernels share before the workers start, so that they do not build it once each."""
+    """Prepare what the workers share, before they start."""
     if config.getoption("numprocesses", None):
-        with suppress(DeviceError):  # tests that need a compiler report that there is none
-            for checked in (False, True):
-                build_runtime(find_compiler(), ucontext=False, checked=checked)
-            build_runtime(replace(find_compiler(), counted=True), ucontext=False)
+        # The workers take all cores. Threads of OpenBLAS would only wait for each other, in a loop
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        with suppress(DeviceError), ThreadPoolExecutor() as pool:  # the error is that of many tests
+            compiler = find_compiler()
+            ways = ((compiler, True), (compiler, False), (replace(compiler, counted=True), False))
+            list(pool.map(lambda way: build_runtime(way[0], ucontext=False, checked=way[1]), ways))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Keep Python's garbage collector from what exists when the tests start: it stays until the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Skip tests that need a GPU if there is none, and exhaustive tests in a brief run."""
-    # First, because checking types takes longest
-    items.sort(key=lambda item: item.path.name != "test_style.py")
+    # First, because checking types takes longest, and while a test waits for an engine, others use the cores
+    items.sort(key=lambda item: (item.path.name != "test_style.py", not item.get_closest_marker("engines")))
     need_one = [item for item in items if item.get_closest_marker("gpu")]
     reason = why_no_gpu() if need_one else ""
     # The driver waits for a kernel that does not end, and signals are not handled meanwhile

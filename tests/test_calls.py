@@ -56,11 +56,11 @@ def calling(impl: str, **changes: Any) -> Variant:
 
 
 @pytest.mark.parametrize("impl", TAKE_FLOATS)
-def test_the_product_of_milestone_2_by_every_rung(impl: str, emulator: Device) -> None:
+def test_the_product_of_milestone_2_by_every_rung(impl: str, quick_emulator: Device) -> None:
     variant = with_impl(impl)
     for shape in (SHAPE, ConvShape(2, 3, 5, 4, 2, 5, 4)):
         arrays = CONV.inputs(shape, seed=0)
-        result = run(variant, shape, arrays, emulator)
+        result = run(variant, shape, arrays, quick_emulator)
         expected, allowed = CONV.answer(shape, arrays), CONV.bound(shape, arrays, "fp32")
         comparison = compare_all(result.outputs, expected, allowed)
         assert comparison.ok, f"{shape}: {comparison}"
@@ -78,12 +78,12 @@ HALVES = [p for p in (replace(p, beta=0.0) for p in GEMM.check) if p.dtype == "f
         if not find(impl).limit_for(problem)
     ],
 )
-def test_all_that_a_product_may_be(impl: str, problem: GemmShape, emulator: Device) -> None:
+def test_all_that_a_product_may_be(impl: str, problem: GemmShape, quick_emulator: Device) -> None:
     """Types, layouts, a batch, factors and gaps; also kernels that need a newer GPU, and tensor maps."""
     variant = calling(impl)
     assert variant.planned(problem, BYTES).min_arch == find(impl).min_arch > variant.min_arch
     arrays = GEMM.inputs(problem, seed=0)
-    found = run(variant, problem, arrays, emulator).outputs
+    found = run(variant, problem, arrays, quick_emulator).outputs
     assert compare_all(found, answer(problem, arrays), bound(problem, arrays, "fp16")).ok
 
 
@@ -111,7 +111,7 @@ def test_the_plan_has_the_launches_of_the_variant() -> None:
     assert "\n#define gemm gemm_v2_tiled_gemm\n" in text
 
 
-def test_a_variant_that_calls_a_variant(emulator: Device) -> None:
+def test_a_variant_that_calls_a_variant(quick_emulator: Device) -> None:
     """The final callee is a library, or a variant with its own scratch buffers."""
     problem = GemmShape(33, 18, 47)
     planned = calling("gemm/cublas").planned(problem, BYTES)
@@ -135,19 +135,19 @@ def test_a_variant_that_calls_a_variant(emulator: Device) -> None:
     assert planned.views["product_0_product_1_a"][0] == "product_0_again"
 
 
-def test_a_view_follows_its_buffer(emulator: Device) -> None:
+def test_a_view_follows_its_buffer(quick_emulator: Device) -> None:
     """The buffer may be replaced: for one entry, inputs of a resident network stay in host memory."""
     problem = GemmShape(5, 6, 7)
     planned = calling("gemm/v1").planned(problem, BYTES)
-    execution = Execution(planned, emulator.compile(planned.source, planned.defines), emulator)
+    execution = Execution(planned, quick_emulator.compile(planned.source, planned.defines), quick_emulator)
     arrays = GEMM.inputs(problem, seed=0)
     execution.buffers["a"].free()
-    execution.buffers["a"], host = emulator.shared("a", (1, 5, 7))
+    execution.buffers["a"], host = quick_emulator.shared("a", (1, 5, 7))
     host[...] = arrays["a"]
-    emulator.copy_in(execution.buffers["b"], arrays["b"])
+    quick_emulator.copy_in(execution.buffers["b"], arrays["b"])
     execution.kernels()
     found = np.empty((1, 5, 6), np.float32)
-    emulator.copy_out(execution.buffers["c"], found)
+    quick_emulator.copy_out(execution.buffers["c"], found)
     execution.free()
     np.testing.assert_allclose(found, arrays["a"] @ arrays["b"], rtol=1e-5, atol=1e-5)
 
@@ -239,7 +239,7 @@ def attending(**changes: Any) -> Variant:
     return replace(inner, plan=plan, scratch=lambda p: first, name="mine")
 
 
-def test_a_problem_of_any_operation(emulator: Device) -> None:
+def test_a_problem_of_any_operation(quick_emulator: Device) -> None:
     """Its arrays are buffers of other shapes, and its scratch buffers and kernels become part of the plan."""
     operation = ops.find("attention")
     planned = attending().planned(HEADS, BYTES)
@@ -250,7 +250,7 @@ def test_a_problem_of_any_operation(emulator: Device) -> None:
     ] * 2
     assert len(planned.codes) == 1, "both have the same kernel"
     arrays = operation.inputs(HEADS, seed=0)
-    found = run(attending(), HEADS, arrays, emulator).outputs
+    found = run(attending(), HEADS, arrays, quick_emulator).outputs
     allowed = operation.bound(HEADS, arrays, attending().precision)
     assert compare_all(found, operation.answer(HEADS, arrays), allowed).ok
     launches = re.findall(r"<<<.*>>>\(qkv, qkv, qkv, (\w+),", expand(attending(), HEADS, "a test", BYTES))

@@ -273,3 +273,12 @@ def test_a_report_replaces_reports_alone(
     assert status == 2
     assert "README.md is not a results file" in err
     assert "bench --out FILE.json" in err
+
+
+def test_help_does_not_wait_for_matplotlib() -> None:
+    """It imports all verbs, and is the first command that many people try."""
+    code = "import atexit, sys; from mini_dnn.cli import main\n"
+    code += "atexit.register(lambda: print('matplotlib' in sys.modules)); main(['--help'])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert "usage: run.py" in found.stdout
+    assert found.stdout.endswith("\nFalse\n")

@@ -48,13 +48,13 @@ def test_against_float64(name: str, layer: str, small: EmulatorDevice) -> None:
 
 @pytest.mark.parametrize(("name", "layer"), sampled(NAMES, ("conv2", "conv1"), one_of=2))
 def test_the_tensor_cores_are_taken_and_fixed_arrays_find_room(
-    name: str, layer: str, emulator: EmulatorDevice
+    name: str, layer: str, quick_emulator: EmulatorDevice
 ) -> None:
     variant, shape = find(name), shape_of(layer, name)
     for limit in (SMALL, LARGE):
         taken = planned(variant, shape, limit)
         assert [launch.kernel for launch in taken.launches] in (["reset", "conv"], ["prepare", "conv"])
-        fixed = static_shared_bytes(emulator.compile(taken.source, taken.defines).path, "conv")
+        fixed = static_shared_bytes(quick_emulator.compile(taken.source, taken.defines).path, "conv")
         ranges = 16 * (name == "m3/fp32_split")  # for the ranges of values that its threads exchange
         assert 0 < fixed <= BUFFER_BYTES * max(taken.defines["INPUTS"], 1) + ranges
         assert shared_bytes(taken) + fixed <= limit

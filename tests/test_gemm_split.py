@@ -25,17 +25,17 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("few")
 @pytest.mark.parametrize("layout", ["nn", pytest.param("nt", marks=exhaustive_unless(False))])
-def test_rows_that_are_split_late(layout: str, emulator: Device) -> None:
+def test_rows_that_are_split_late(layout: str, quick_emulator: Device) -> None:
     problem = GemmShape(300, 300, 131, "fp32", layout=layout)
     assert RULES["late"](problem) == 256
-    assert solved(V13, problem, emulator).ok
+    assert solved(V13, problem, quick_emulator).ok
 
 
 @pytest.mark.usefixtures("few")
-def test_rows_that_are_split_late_and_longer_than_a_warp_loads_at_once(emulator: Device) -> None:
+def test_rows_that_are_split_late_and_longer_than_a_warp_loads_at_once(quick_emulator: Device) -> None:
     problem = GemmShape(130, 200, 1100, "fp32")
     assert RULES["late"](problem) == 128
-    assert solved(V13, problem, emulator).ok
+    assert solved(V13, problem, quick_emulator).ok
 
 
 @pytest.mark.usefixtures("few")
@@ -54,6 +54,6 @@ def test_rows_are_split_late_only_if_they_are_ready_in_time() -> None:
     assert late(GemmShape(4096, 4096, 4096, "fp32", batch=2)) == 0
 
 
-def test_a_k_that_does_not_stay_in_registers(emulator: Device) -> None:
+def test_a_k_that_does_not_stay_in_registers(quick_emulator: Device) -> None:
     most = RULES["CLUSTER"] * RULES["STEPS_KEPT"] * 2 * RULES["CHUNK"]
-    assert solved(V13, GemmShape(20, 30, most + 70, "fp32", layout="tn"), emulator).ok
+    assert solved(V13, GemmShape(20, 30, most + 70, "fp32", layout="tn"), quick_emulator).ok

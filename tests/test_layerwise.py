@@ -60,14 +60,14 @@ def program(images: ImageSet) -> Program:
 
 @pytest.mark.parametrize("name", chosen(names("attention"), lambda name: name[-3:] in ("ced", "nal")))
 def test_attention_in_every_variant_gives_numpys_classes(
-    name: str, images: ImageSet, emulator: Device
+    name: str, images: ImageSet, quick_emulator: Device
 ) -> None:
     variant = find(name)
     if variant.needs_gpu:
         pytest.skip(variant.needs_gpu)
     own = program(images)
     expected = own.probabilities(IMAGES)
-    attentions = Attentions(variant, Setting(emulator, entries=1))
+    attentions = Attentions(variant, Setting(quick_emulator, entries=1))
     found = own.probabilities(IMAGES, attentions)
     assert [layer.name for layer in attentions.layers] == [f"attention{i}.heads" for i in range(1, 5)]
     assert all(layer.comparison and layer.comparison.ok for layer in attentions.layers)
@@ -84,7 +84,9 @@ def test_the_best_attention_for_a_problem_is_asked_with_what_the_layers_have(ima
 @pytest.mark.parametrize(
     "name", chosen(["cpu", "conv2d_padded/v1_shared", "conv2d_padded/v2_wmma"], lambda name: "v1" not in name)
 )
-def test_convolutions_with_padding_give_numpys_classes(name: str, images: ImageSet, emulator: Device) -> None:
+def test_convolutions_with_padding_give_numpys_classes(
+    name: str, images: ImageSet, quick_emulator: Device
+) -> None:
     sizes = ResNetSizes(28, 1, "small", (8, 8, 16, 16), (1, 1, 1, 1), 10)
     built = resnet.build(sizes, np.random.default_rng(5))
     own = Program(
@@ -92,7 +94,7 @@ def test_convolutions_with_padding_give_numpys_classes(name: str, images: ImageS
     )
     expected = own.probabilities(2)
     variant = ON_HOST[PADDED] if name == "cpu" else find(name)
-    convolutions = PaddedConvolutions(variant, Setting(None if name == "cpu" else emulator, entries=1))
+    convolutions = PaddedConvolutions(variant, Setting(None if name == "cpu" else quick_emulator, entries=1))
     found = own.probabilities(2, convolutions)
     assert [layer.name for layer in convolutions.layers] == [conv.name for conv in sizes.convolutions]
     assert all(layer.comparison and layer.comparison.ok for layer in convolutions.layers)
@@ -105,8 +107,8 @@ def qkv() -> np.ndarray:
     return np.random.default_rng(1).standard_normal((2, 5, 3, 2, 32)).astype(np.float32)
 
 
-def test_types_and_layouts_that_a_variant_takes(emulator: Device) -> None:
-    attentions = Attentions(find("attention/v0"), Setting(emulator))
+def test_types_and_layouts_that_a_variant_takes(quick_emulator: Device) -> None:
+    attentions = Attentions(find("attention/v0"), Setting(quick_emulator))
     wanted = attention_forward(qkv(), 0.25)[0]
 
     def only(words: str) -> None:
@@ -136,13 +138,13 @@ def test_types_and_layouts_that_a_variant_takes(emulator: Device) -> None:
         attentions(qkv(), 0.25, "a")
 
 
-def test_probabilities_that_differ_are_found(images: ImageSet, emulator: Device) -> None:
+def test_probabilities_that_differ_are_found(images: ImageSet, quick_emulator: Device) -> None:
     expected = program(images).probabilities(IMAGES)
     layers: list[Measured] = []
     assert "bound 0.0001" in compare(expected + 5e-5, expected, layers)
     with pytest.raises(CheckError, match=r"differ by 2.00e-04 at most \(bound 0.0001\)"):
         compare(expected + 2e-4, expected, layers)
-    halves = Attentions(find("attention/v6"), Setting(emulator))
+    halves = Attentions(find("attention/v6"), Setting(quick_emulator))
     halves(qkv(), 0.25, "a")
     assert "bound 0.02" in compare(expected + 2e-4, expected, halves.layers)
     with pytest.raises(CheckError, match="differ by nan"):
@@ -156,10 +158,10 @@ def test_probabilities_that_differ_are_found(images: ImageSet, emulator: Device)
         compare(few, many, layers)
 
 
-def test_linear_layers_of_tokens_in_a_matrix_product(images: ImageSet, emulator: Device) -> None:
+def test_linear_layers_of_tokens_in_a_matrix_product(images: ImageSet, quick_emulator: Device) -> None:
     own = program(replace(images, images=images.images[:1]))
     expected = own.probabilities(1)
-    products = Products(find("gemm/v3"), Setting(emulator))
+    products = Products(find("gemm/v3"), Setting(quick_emulator))
     found = own.probabilities(1, Attentions(NUMPY_ATTENTION, Setting(None)), products)
     np.testing.assert_allclose(found, expected, atol=1e-5)
     assert [layer.name for layer in products.layers[:2]] == ["patches.linear", "attention1.heads.qkv"]

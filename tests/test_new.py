@@ -22,7 +22,7 @@ class TestNew:
         self,
         tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,
-        emulator: Device,
+        quick_emulator: Device,
         source: str,
     ) -> None:
         monkeypatch.chdir(tmp_path)
@@ -35,7 +35,7 @@ class TestNew:
         )
         assert variant.source.read_text().startswith("// my_idea: ")
         assert (tmp_path / "my_idea/variant.py").read_text().startswith('"""my_idea: ')
-        assert solved(variant, ConvShape(2, 2, 9, 11, 3, 3, 2), emulator).ok
+        assert solved(variant, ConvShape(2, 2, 9, 11, 3, 3, 2), quick_emulator).ok
 
     @pytest.mark.parametrize("name", KERNELS)
     def test_every_variant_can_be_a_parent(self, tmp_path: Path, name: str) -> None:
@@ -96,7 +96,7 @@ class TestNew:
 
     @pytest.mark.parametrize("name", ["m3/fp32_split", "layers/fused"])
     def test_a_kernel_that_includes_another_becomes_its_text(
-        self, tmp_path: Path, emulator: Device, name: str
+        self, tmp_path: Path, quick_emulator: Device, name: str
     ) -> None:
         """The copy can be changed, and it compiles wherever it is moved."""
         source = find(name)
@@ -106,7 +106,7 @@ class TestNew:
         assert (find("layers/custom").source.read_text().rstrip("\n")) in text
         elsewhere = find(folder.rename(tmp_path / "elsewhere"))
         layer = source.operation.course["conv1"].with_batch(2)
-        emulator.compile(elsewhere.source, elsewhere.defines_for(layer))
+        quick_emulator.compile(elsewhere.source, elsewhere.defines_for(layer))
 
     def write(self, folder: Path, call: str, kernel: str = "") -> Variant:
         folder.mkdir(parents=True)
@@ -135,7 +135,7 @@ class TestNew:
             create(str(tmp_path / "two"), source)
         assert not (tmp_path / "two").exists()
 
-    def test_headers_stay_in_reach(self, tmp_path: Path, emulator: Device) -> None:
+    def test_headers_stay_in_reach(self, tmp_path: Path, quick_emulator: Device) -> None:
         (tmp_path / "common.h").write_text("#define ONE 1.0f\n")
         kernel = '#include "../common.h"\n#include "own.h"\n#include <cuda_fp16.h>\nfloat two = ONE + OWN;\n'
         source = self.write(tmp_path / "one", 'Variant("conv2d", plan=lambda s: [], idea="")', kernel)
@@ -145,9 +145,11 @@ class TestNew:
         assert (
             (folder / "kernel.cu").read_text().startswith('#include "../../../common.h"\n#include "own.h"\n')
         )
-        emulator.compile(folder / "kernel.cu", {})
+        quick_emulator.compile(folder / "kernel.cu", {})
 
-    def test_headers_of_an_included_kernel_stay_in_reach(self, tmp_path: Path, emulator: Device) -> None:
+    def test_headers_of_an_included_kernel_stay_in_reach(
+        self, tmp_path: Path, quick_emulator: Device
+    ) -> None:
         call = 'Variant("conv2d", plan=lambda s: [], idea="")'
         self.write(
             tmp_path / "base", call, '#include "one.h"\n#include "../child/own.h"\nfloat x = ONE + OWN;\n'
@@ -159,7 +161,7 @@ class TestNew:
         text = (folder / "kernel.cu").read_text()
         assert text == '\n#include "one.h"\n#include "own.h"\nfloat x = ONE + OWN;\nfloat z = x;\n'
         assert (folder / "one.h").read_text() == "#define ONE 1.0f\n"
-        emulator.compile(folder / "kernel.cu", {})
+        quick_emulator.compile(folder / "kernel.cu", {})
 
     def test_headers_of_one_name(self, tmp_path: Path) -> None:
         call = 'Variant("conv2d", plan=lambda s: [], idea="")'

@@ -98,18 +98,18 @@ def test_whole_images_or_bands(C: int, name: str, device: Device, rng: np.random
 
 
 @pytest.mark.parametrize(("C", "sides"), sampled(range(1, 5), [(1, 1), (3, 4), (7, 7), (6, 9)], one_of=4))
-def test_sizes_are_the_kernels(C: int, sides: tuple[int, int], emulator: EmulatorDevice) -> None:
+def test_sizes_are_the_kernels(C: int, sides: tuple[int, int], quick_emulator: EmulatorDevice) -> None:
     """`Quads` and ``quads::Filter`` compute the same sizes for a filter."""
     R, S = sides
     found = np.zeros(5, np.int32)
-    Kernels(emulator, "quads.cu", C=C, M=20, R=R, S=S)("sizes", (1,), (1,), found)
+    Kernels(quick_emulator, "quads.cu", C=C, M=20, R=R, S=S)("sizes", (1,), (1,), found)
     q = quads.Quads.of(ConvShape(1, C, 20, 20, 20, R, S))
     assert found.tolist() == [q.X, q.Y, q.tile_m, q.filter_rows, q.steps]
 
 
-def test_jobs_are_the_kernels(emulator: EmulatorDevice) -> None:
+def test_jobs_are_the_kernels(quick_emulator: EmulatorDevice) -> None:
     """`jobs` and ``quads::Jobs`` count the same, and each column of each strip belongs to exactly one job."""
-    kernels = Kernels(emulator, "quads.cu", C=1, M=1, R=1, S=1)
+    kernels = Kernels(quick_emulator, "quads.cu", C=1, M=1, R=1, S=1)
     for strips in (1, 2, 3, 4, 5, 9):
         for columns in (1, 2, 3, 4, 5, 7, 8, 9, 12, 34, 40):
             count, visits = np.zeros(1, np.int32), np.zeros((strips, columns), np.int32)

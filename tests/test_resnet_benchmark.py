@@ -25,9 +25,9 @@ def test_a_table_says_what_is_wrong() -> None:
     assert text.endswith("| PyTorch eager | 6.0000 | 5,333 | nan | WRONG: the bound is 1.0e-02 |")
 
 
-def test_ours_takes_turns_and_its_scores_are_those_of_the_answer(emulator: Device) -> None:
+def test_ours_takes_turns_and_its_scores_are_those_of_the_answer(quick_emulator: Device) -> None:
     arrays = resnet.OPERATION.inputs(PROBLEM, 0)
-    with resnet.graph(find("networks/resnet18/v6_graph"), PROBLEM, arrays, emulator) as candidate:
+    with resnet.graph(find("networks/resnet18/v6_graph"), PROBLEM, arrays, quick_emulator) as candidate:
         candidate.timed.args[0].replay()
         found = candidate.scores()
     off = np.abs(found - resnet.OPERATION.answer(PROBLEM, arrays)["scores"])
@@ -36,14 +36,14 @@ def test_ours_takes_turns_and_its_scores_are_those_of_the_answer(emulator: Devic
 
 
 def test_each_kind_of_step_is_measured_behind_a_whole_pass(
-    emulator: Device, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    quick_emulator: Device, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def graph_ms(planned: Planned, arrays: Any, device: Device) -> float:
         return len(planned.steps) * 1e-3
 
     monkeypatch.setattr(network_steps, "graph_ms", graph_ms)
     rows = network_steps.measure_steps(
-        find("networks/resnet18/v6_graph"), PROBLEM, {}, emulator, resnet.label
+        find("networks/resnet18/v6_graph"), PROBLEM, {}, quick_emulator, resnet.label
     )
     assert sum(row["count"] for row in rows) == 10
     assert rows[0]["step"].startswith("conv1 stem_and_pool")

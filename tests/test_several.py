@@ -33,7 +33,7 @@ CASES = [
 
 
 def several(count: int = 2) -> list[tuple[str, Device]]:
-    return [(f"emulator {at}", EmulatorDevice()) for at in range(count)]
+    return [(f"emulator {at}", EmulatorDevice(quick=True)) for at in range(count)]
 
 
 @pytest.mark.parametrize(("name", "sizes"), CASES)
@@ -41,7 +41,7 @@ def test_parts_give_the_bits_of_the_whole(name: str, sizes: str) -> None:
     variant = find(name)
     problem = variant.operation.parse(sizes)
     arrays = variant.operation.inputs(problem, 1)
-    whole = run(variant, problem, arrays, EmulatorDevice())
+    whole = run(variant, problem, arrays, EmulatorDevice(quick=True))
     found = run_on_several(variant, problem, arrays, several())
     for output, values in whole.outputs.items():
         assert values.tobytes() == found.outputs[output].tobytes()

@@ -129,10 +129,10 @@ class TestShow:
         assert "//   ... and 11 more of the same kinds" in lines
 
     @pytest.mark.parametrize("name", sampled(["layers/custom", "m2", "m3/fp32_split"], one_of=3))
-    def test_expanded_file_computes_the_same(self, tmp_path: Path, emulator: Device, name: str) -> None:
+    def test_expanded_file_computes_the_same(self, tmp_path: Path, quick_emulator: Device, name: str) -> None:
         variant, shape = find(name), LAYERS["conv2"].with_batch(1)
         (tmp_path / "kernel.cu").write_text(expand(variant, shape, "conv2", SM_90_BYTES))
-        assert solved(replace(variant, folder=tmp_path, defines={}), shape, emulator).ok
+        assert solved(replace(variant, folder=tmp_path, defines={}), shape, quick_emulator).ok
 
     @pytest.mark.skipif(find_nvcc() is None, reason="no nvcc: the CUDA toolkit is not installed")
     @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ class TestShow:
 
         return Variant("conv2d", "", plan=plan, folder=folder, name="mine")
 
-    def test_local_files_are_inlined(self, tmp_path: Path, emulator: Device) -> None:
+    def test_local_files_are_inlined(self, tmp_path: Path, quick_emulator: Device) -> None:
         variant = self.with_headers(tmp_path)
         text = expand(variant, ONE_PIXEL, "one pixel", SM_90_BYTES)
         assert '#include "cuda_fp16.h"' in text
@@ -171,11 +171,11 @@ class TestShow:
         alone.mkdir()
         (alone / "kernel.cu").write_text(text)
         one = np.ones((1, 1, 1, 1), np.float32)
-        assert conv2d(one, one, replace(variant, folder=alone), emulator).item() == 2
+        assert conv2d(one, one, replace(variant, folder=alone), quick_emulator).item() == 2
 
     @pytest.mark.parametrize("chosen", [0, 1])
     def test_each_branch_has_the_files_that_it_includes(
-        self, tmp_path: Path, emulator: Device, chosen: int
+        self, tmp_path: Path, quick_emulator: Device, chosen: int
     ) -> None:
         """A file with an include guard is included by both branches of a condition and after it."""
         variant = self.with_headers(tmp_path)
@@ -189,7 +189,7 @@ class TestShow:
         (tmp_path / "alone").mkdir()
         (tmp_path / "alone/kernel.cu").write_text(expanded)
         one = np.ones((1, 1, 1, 1), np.float32)
-        assert conv2d(one, one, replace(variant, folder=tmp_path / "alone"), emulator).item() == 2
+        assert conv2d(one, one, replace(variant, folder=tmp_path / "alone"), quick_emulator).item() == 2
 
     def test_out_never_overwrites(self, tmp_path: Path, capsys: Output) -> None:
         out = tmp_path / "m2.cu"

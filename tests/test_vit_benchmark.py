@@ -37,9 +37,9 @@ def test_a_table_names_the_fastest_compiled_one_and_what_is_wrong() -> None:
 
 
 @pytest.mark.exhaustive
-def test_ours_takes_turns_and_its_scores_are_those_of_the_answer(emulator: Device) -> None:
+def test_ours_takes_turns_and_its_scores_are_those_of_the_answer(quick_emulator: Device) -> None:
     arrays = vit.OPERATION.inputs(PROBLEM, 0)
-    with vit.graph(find("networks/vit/fused"), PROBLEM, arrays, emulator) as candidate:
+    with vit.graph(find("networks/vit/fused"), PROBLEM, arrays, quick_emulator) as candidate:
         candidate.timed.args[0].replay()
         found = candidate.scores()
     right = vit.centred(np.log(vit.OPERATION.answer(PROBLEM, arrays)["probabilities"]))
@@ -47,13 +47,13 @@ def test_ours_takes_turns_and_its_scores_are_those_of_the_answer(emulator: Devic
 
 
 def test_each_kind_of_step_is_measured_behind_a_whole_pass(
-    emulator: Device, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    quick_emulator: Device, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def graph_ms(planned: Planned, arrays: Any, device: Device) -> float:
         return len(planned.steps) * 1e-3
 
     monkeypatch.setattr(network_steps, "graph_ms", graph_ms)
-    rows = network_steps.measure_steps(find("networks/vit/fused"), PROBLEM, {}, emulator, vit.label)
+    rows = network_steps.measure_steps(find("networks/vit/fused"), PROBLEM, {}, quick_emulator, vit.label)
     found = {row["step"].split()[0]: row["count"] for row in rows}
     assert found["cut"] == found["patches.linear"] == found["head"] == found["softmax"] == 1
     assert found["attention.heads.qkv"] == found["attention"] == found["mlp.up"] == 2

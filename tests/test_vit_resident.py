@@ -71,7 +71,7 @@ def test_mistakes_lie_outside_of_the_bound() -> None:
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_a_network_that_stays_on_a_device(name: str, emulator: Device) -> None:
+def test_a_network_that_stays_on_a_device(name: str, quick_emulator: Device) -> None:
     """Batches of other sizes than it was opened for, of one image and of more."""
     arrays = dict(VIT.inputs(PROBLEM, 0))
     images = arrays.pop("images")
@@ -79,7 +79,7 @@ def test_a_network_that_stays_on_a_device(name: str, emulator: Device) -> None:
     right = VIT.answer(PROBLEM, {"images": images, **arrays})
     bound = VIT.bound(PROBLEM, {"images": images, **arrays}, variant.precision)
     for batch in (1, 2):
-        resident = Resident(variant, PROBLEM.with_batch(batch), arrays, emulator)
+        resident = Resident(variant, PROBLEM.with_batch(batch), arrays, quick_emulator)
         found = resident.predict(images)
         resident.close()
         assert compare_all({"probabilities": found}, right, bound).ok

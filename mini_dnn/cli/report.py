@@ -14,7 +14,6 @@ from mini_dnn.report import readmes
 from mini_dnn.report.board import Board, boards, shown
 from mini_dnn.report.load import Results, load, results_files
 from mini_dnn.report.stale import not_looked_up
-from mini_dnn.report.work_log_page import write_work_log
 
 OUT = Path("build/report")
 LOG_OUT = Path("build/work-log")
@@ -80,6 +79,8 @@ def _work_log(args: argparse.Namespace) -> int:
     log = work_log.read(args.log)
     for damaged in log.damaged:
         print(f"note: line {damaged.line} of {args.log} is damaged and was skipped: {damaged.why}")
+    from mini_dnn.report.work_log_page import write_work_log  # imports matplotlib, as write_report does
+
     written = write_work_log(log, args.out or LOG_OUT, args.force)
     print(f"{len(log.entries)} entries of {args.log}; open {written[0]}")
     print("also written: " + ", ".join(path.name for path in written[1:]))

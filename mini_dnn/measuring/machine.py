@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,9 @@ PACKAGES = ("mini-dnn", "numpy", "h5py", "pillow", "pycuda", "cuda-bindings")
 
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the relevant packages that are installed."""
+    # Imported here, because it takes a twentieth of the start of each command, and few need it
+    from importlib.metadata import PackageNotFoundError, version
+
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         try:

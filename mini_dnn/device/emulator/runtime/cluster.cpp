@@ -2,12 +2,22 @@
 #include "cluster.h"
 
 #include <algorithm>
+#include <condition_variable>
+#include <mutex>
 
 #include "async.h"
 
 namespace emulator {
 
 namespace {
+
+// Every cluster is one: see new_cluster().
+struct Waiting : Cluster {
+  std::mutex mutex;
+  std::condition_variable changed[MAX_CLUSTER];  // by block: it has the turn, or the cluster has ended
+};
+
+Waiting& waiting(Cluster& c) { return static_cast<Waiting&>(c); }
 
 bool can_run(const Member& m) {
   const Worker& w = *m.worker;
@@ -20,20 +30,20 @@ bool pass_turn(Cluster& c, unsigned from) {
     const unsigned rank = (from + 1 + check_turn(i, c.size - 1)) % c.size;
     if (!can_run(c.members[rank])) continue;
     c.turn = rank;
-    c.members[rank].changed.notify_one();
+    waiting(c).changed[rank].notify_one();
     return true;
   }
   return false;
 }
 
 void notify_all(Cluster& c) {
-  for (unsigned i = 0; i < c.size; i++) c.members[i].changed.notify_one();
+  for (unsigned i = 0; i < c.size; i++) waiting(c).changed[i].notify_one();
 }
 
 // Waits for the turn. Returns false if there are no more turns.
 bool wait_for_turn(Cluster& c, unsigned rank) {
-  std::unique_lock lock(c.mutex);
-  c.members[rank].changed.wait(lock, [&] { return c.failed || c.over || c.turn == rank; });
+  std::unique_lock lock(waiting(c).mutex);
+  waiting(c).changed[rank].wait(lock, [&] { return c.failed || c.over || c.turn == rank; });
   return !c.failed && !c.over;
 }
 
@@ -51,7 +61,7 @@ void wait_in_kernel(Worker& w) {
 
 bool pass_turn_in_kernel(Worker& w) {
   w.in_kernel = false;
-  std::unique_lock lock(w.cluster->mutex);
+  std::unique_lock lock(waiting(*w.cluster).mutex);
   if (pass_turn(*w.cluster, w.rank)) return true;
   lock.unlock();
   w.in_kernel = true;
@@ -91,12 +101,12 @@ void begin(Cluster& c, const Clusters& all) {
   }
   check_cluster_started(c);
   c.turn = check_turn(0, c.size);
-  c.members[c.turn].changed.notify_one();
+  waiting(c).changed[c.turn].notify_one();
 }
 
 // A block has ended, and the turn moves on. Returns false if no block can continue and not all have ended.
 bool go_on(Cluster& c, unsigned rank, const Clusters& all) {
-  std::lock_guard lock(c.mutex);
+  std::lock_guard lock(waiting(c).mutex);
   c.members[rank].ended = true;
   if (pass_turn(c, rank)) return true;
   for (unsigned i = 0; i < c.size; i++)
@@ -118,10 +128,12 @@ void settle(Cluster& c) {
 
 }  // namespace
 
+Cluster* new_cluster() { return new Waiting(); }
+
 Cluster& the_cluster() {
   Worker& w = *this_worker;
   if (w.cluster) return *w.cluster;
-  if (!w.alone) w.alone = new Cluster;  // exists as long as the process
+  if (!w.alone) w.alone = new_cluster();
   Cluster& c = *(w.cluster = w.alone);
   w.rank = 0;
   c.size = 1;
@@ -141,12 +153,12 @@ Member& member_of(Worker& w) { return w.cluster->members[w.rank]; }
 
 bool gather(Worker& w, bool has_stacks, unsigned shared_bytes) {
   Cluster& c = *w.cluster;
-  std::unique_lock lock(c.mutex);
+  std::unique_lock lock(waiting(c).mutex);
   c.lacking |= !has_stacks;
   if (has_stacks) check_launch_started(w, shared_bytes);
   c.gathered++;
   notify_all(c);
-  member_of(w).changed.wait(lock, [&] { return c.gathered == c.size; });
+  waiting(c).changed[w.rank].wait(lock, [&] { return c.gathered == c.size; });
   return !c.lacking;
 }
 
@@ -154,7 +166,7 @@ void run_clusters(Worker& w, const Clusters& all) {
   Cluster& c = *w.cluster;
   Member& m = member_of(w);
   if (w.rank == 0) {
-    std::lock_guard lock(c.mutex);
+    std::lock_guard lock(waiting(c).mutex);
     begin(c, all);
   }
   while (wait_for_turn(c, w.rank)) {
@@ -176,7 +188,7 @@ void run_clusters(Worker& w, const Clusters& all) {
 
 void end_cluster(Worker& w) {
   Cluster& c = *w.cluster;
-  std::lock_guard lock(c.mutex);
+  std::lock_guard lock(waiting(c).mutex);
   c.failed = true;
   notify_all(c);
 }

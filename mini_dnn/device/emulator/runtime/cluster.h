@@ -2,9 +2,6 @@
 // turns: the block with the turn runs until all of its threads wait. Therefore, shared data need no locks, and each run
 // of a launch is the same.
 #pragma once
-#include <condition_variable>
-#include <mutex>
-
 #include "scheduler.h"
 
 #include "../include/emulator/cluster_interface.h"
@@ -24,22 +21,21 @@ struct Member {
   Queue waiting;                    // at the cluster's barrier
   unsigned arrivals[MAX_THREADS];   // of each thread, so far
   unsigned completed[MAX_THREADS];  // the phases that it has waited for
-  std::condition_variable changed;  // it has the turn, or the cluster has ended
 };
 
+// What its workers wait with is in cluster.cpp: the headers of the C++ library for that are large.
 struct Cluster {
   unsigned size;
   Member members[MAX_CLUSTER];
   // The cluster's barrier. A thread's k-th arrival is for phase k, starting at 1.
   unsigned phase, arrived, alive;  // complete phases; threads that have arrived for the next; living threads
   bool released;                   // one of them with release semantics
-  // whose turn it is
-  std::mutex mutex;
-  unsigned turn, gathered;  // workers that have joined this launch
-  bool lacking;             // one of them has no room for stacks
-  bool failed, over;        // a block has ended the launch; there are no more blocks
+  unsigned turn, gathered;         // whose turn it is; workers that have joined this launch
+  bool lacking;                    // one of them has no room for stacks
+  bool failed, over;               // a block has ended the launch; there are no more blocks
 };
 
+Cluster* new_cluster();  // exists as long as the process
 Cluster& the_cluster();  // of this thread's block; without clusters, it contains only that block
 Member& member_of(Worker& worker);
 

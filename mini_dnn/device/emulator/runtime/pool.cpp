@@ -8,7 +8,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
-#include <memory>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -43,8 +42,8 @@ struct Pool {
   int wanted = 0, running = 0, roomless = 0;  // workers of a launch; those without room for stacks
   bool busy = false;                          // from emulator_start to the emulator_wait that sees the end
   Launch launch;
-  std::vector<std::unique_ptr<Cluster>> clusters;  // those that run at the same time
-  std::atomic<uint64_t> next_block;                // or the next cluster
+  std::vector<Cluster*> clusters;    // those that run at the same time
+  std::atomic<uint64_t> next_block;  // or the next cluster
   std::atomic<bool> stopped;
   uint64_t chunk;
   Failure failure;
@@ -107,7 +106,7 @@ void run_all(Pool& pool, Worker& w) {
 void join_cluster(Pool& pool, Worker& w, int index) {
   const Launch& l = pool.launch;
   const unsigned size = cluster_size(l);
-  w.cluster = size > 1 ? pool.clusters[index / size].get() : nullptr;
+  w.cluster = size > 1 ? pool.clusters[index / size] : nullptr;
   w.rank = index % size;
   if (!w.cluster) return;
   Member& m = member_of(w);
@@ -216,8 +215,8 @@ void grow(Pool& pool, int workers) {
 
 void form_clusters(Pool& pool, size_t count, unsigned size) {
   if (size == 1) return;
-  while (pool.clusters.size() < count) pool.clusters.push_back(std::make_unique<Cluster>());
-  for (auto& c : pool.clusters) {
+  while (pool.clusters.size() < count) pool.clusters.push_back(new_cluster());
+  for (Cluster* c : pool.clusters) {
     c->size = size;
     c->gathered = 0;
     c->turn = MAX_CLUSTER;  // nobody's, until all have joined
