@@ -39,19 +39,18 @@
 //           halves may still be in flight when they start. Only wgmma_fence() orders products of another shape.
 // Source    PTX ISA, "griddepcontrol", "stmatrix"; mini_dnn/implicit.cuh.
 #include <mini_dnn/lines.cuh>
-#include <mini_dnn/ptx_narrow.cuh>
+#include <mini_dnn/ptx_widths.cuh>
 
 using Operand = std::conditional_t<IN_TYPE == sums::fp16, ptx::Half, ptx::Bfloat>;
 using Out = sums::Element<OUT_TYPE>;
 
 constexpr int A_BYTES = ROWS * TILE_K * 2, B_BYTES = COLUMNS * TILE_K * 2, STAGE_BYTES = A_BYTES + B_BYTES;
 constexpr int BOX_BYTES = 64 * TILE_K * 2;  // of 64 columns of b
-constexpr bool WIDE = COLUMNS > 64;         // a tile in which c is not transposed
-constexpr int WARPGROUPS = WIDE ? ROWS / 64 : 1;
+constexpr int WARPGROUPS = (WIDE ? ROWS : COLUMNS) / 64;  // WIDE: c is not transposed
 constexpr int GROUPS = (WIDE ? COLUMNS : ROWS) / 8;  // of 8 columns of c; of 8 rows if c is transposed
 constexpr int PART = GROUPS / SPLIT;                 // of those that a block adds up and stores
 constexpr int ROWS_BYTES = 8 * 64 * 2;               // of 8 rows of c on their way out
-constexpr int SLOT = 128;                            // of four sums, from another block: a place for each thread
+constexpr int SLOT = WARPGROUPS * 128;               // of four sums, from another block: a place for each thread
 constexpr int LOADER_OF_A = WARPGROUPS * 128, LOADER_OF_B = LOADER_OF_A + 32;  // threads
 // A thread can start its loads before the mbarriers of the other one are there. But if b is ahead, a chain of products
 // was found to be slower then, except with wide tiles.
@@ -134,14 +133,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
       multiply_wide(d, memory, ring, steps, warpgroup);
       store_wide(d, c, alpha, c_rows, row, column, entry);
     } else {
-      multiply(d, memory, ring, steps);
+      char* const own = c_rows + warpgroup * PART * ROWS_BYTES;
+      multiply(d, memory, ring, steps, warpgroup);
       if constexpr (SPLIT > 1) {
         float sum[PART][4];
         ptx::cluster_wait();  // the other block has started, and its mbarriers are initialised
-        add_up(d, sum, reinterpret_cast<float4*>(c_rows + PART * ROWS_BYTES), &ring.landed, rank);
-        stage_rows(sum, alpha, c_rows);
+        add_up(d, sum, reinterpret_cast<float4*>(c_rows + WARPGROUPS * PART * ROWS_BYTES), &ring.landed, rank);
+        stage_rows(sum, alpha, own);
       } else {
-        stage_rows(d, alpha, c_rows);
+        stage_rows(d, alpha, own);
       }
     }
   } else if (threadIdx.x == LOADER_OF_A) {
@@ -156,7 +156,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   if (SPLIT > 1 && threadIdx.x >= LOADER_OF_A) ptx::cluster_wait();
   __syncthreads();  // rows of c are complete
   if (threadIdx.x == 0) {
-    ptx::tensor_store(c, column, row + rank * PART * 8, entry, c_rows);
+#pragma unroll
+    for (int i = 0; i < WARPGROUPS; i++)
+      ptx::tensor_store(c, column + 64 * i, row + rank * PART * 8, entry, c_rows + i * PART * ROWS_BYTES);
     ptx::bulk_commit();
     ptx::bulk_wait_read<0>();  // before the block exits and its memory is reused
   }

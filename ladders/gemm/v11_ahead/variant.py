@@ -11,6 +11,7 @@ TILE_K = 64  # terms of a sum in a stage: rows of 128 bytes
 UNIT = 8  # elements of 16 bits that the copy engine moves at least
 AT_ONCE = {1: 132, 2: 66}  # clusters of so many blocks, on an H100 or H200
 MOST_STAGES = 8  # of a ring
+SHARED_BYTES = 226 * 1024  # of a block, for stages and sums
 # Where a block for each tile was found to be faster than what OTHERS does
 MOST_K, SHORT_K = 1024, 640  # a sum; and one for which half of the multiprocessors need not have a tile
 FEWEST_ROWS = 17  # of a, as fewer leave most of a tile empty
@@ -40,11 +41,12 @@ class Tile:
     columns: int
     blocks: int  # of a multiprocessor at once
     split: int = 1  # blocks of a cluster that share the k of a tile
+    wide: bool = False  # whether columns of c are columns of the instruction, and 64 rows are a warpgroup's
 
     @property
-    def wide(self) -> bool:
-        """Whether columns of c are columns of the instruction, and 64 rows are a warpgroup's."""
-        return self.columns > 64
+    def step_bytes(self) -> int:
+        """Of a stage."""
+        return (self.rows + self.columns) * TILE_K * 2
 
     def count(self, p: GemmShape) -> int:
         """Tiles of all products."""
@@ -69,7 +71,7 @@ TILES = (
     *(Tile(rows, 64, 1, split=2) for rows in (32, 64, 96)),
     *(Tile(16, 64, 2), Tile(32, 64, 2), Tile(64, 64, 1), Tile(128, 64, 1)),
     Tile(128, 64, 1, split=2),  # where k is too long for the one before
-    *(Tile(128, columns, 1) for columns in (192, 256)),
+    *(Tile(128, columns, 1, wide=True) for columns in (192, 256)),
 )
 SQUARE = Tile(128, 128, 1)  # one that OTHERS has
 
@@ -105,7 +107,16 @@ def stages(p: GemmShape, tile: Tile) -> int:
     """Of each ring: few numbers of them, so that there are few kernels to compile."""
     if tile.wide:
         return WIDE_STAGES
-    return next(count for count in (2, 4, MOST_STAGES) if count >= min(steps(p, tile), MOST_STAGES))
+    most = min(MOST_STAGES, (SHARED_BYTES - sums_bytes(tile)) // tile.step_bytes)
+    return next((count for count in (2, 4) if min(steps(p, tile), most) <= count <= most), most)
+
+
+def sums_bytes(tile: Tile) -> int:
+    """Of results on their way out, and of sums from another block."""
+    if tile.wide:
+        return tile.rows // 16 * WARP_BYTES
+    sums = tile.rows // tile.split * tile.columns
+    return sums * 2 + (tile.split - 1) * sums * 4
 
 
 def refuses(p: GemmShape) -> str:
@@ -115,7 +126,7 @@ def refuses(p: GemmShape) -> str:
 
 def threads(tile: Tile) -> int:
     """Of a block: warpgroups that multiply, and two warps that load."""
-    return (tile.rows // 64 if tile.wide else 1) * 128 + 64
+    return (tile.rows if tile.wide else tile.columns) // 64 * 128 + 64
 
 
 def ahead(p: GemmShape, tile: Tile) -> int:
@@ -133,7 +144,7 @@ def defines(p: GemmShape) -> dict[str, int]:
     tile = choose(p) or TILES[0]  # the same for all problems that do not look at it: fewer kernels to compile
     return {
         **{"ROWS": tile.rows, "COLUMNS": tile.columns, "TILE_K": TILE_K, "THREADS": threads(tile)},
-        **{"STAGES": stages(p, tile), "BLOCKS": tile.blocks, "SPLIT": tile.split},
+        **{"STAGES": stages(p, tile), "BLOCKS": tile.blocks, "SPLIT": tile.split, "WIDE": tile.wide, "SHARE": 1},
         **{"WHOLE": steps(p, tile) <= stages(p, tile)},
         **{"IN_TYPE": CODES[p.dtype], "OUT_TYPE": CODES[p.out], "B_TURNED": p.layout[1] == "t"},
         "AHEAD": ahead(p, tile),
@@ -151,10 +162,7 @@ def plan(p: GemmShape) -> list[Launch | Call]:
     for (name, box), pitch, length in zip(boxes.items(), p.pitches, p.lengths, strict=True):
         lines = p.arrays[name].shape[1]
         maps.append(TensorMap(name, box, (p.batch, lines, length), (lines * pitch, pitch)))
-    sums = tile.rows // tile.split * tile.columns  # of a block; it gets others if it shares k
-    of_stages = stages(p, tile) * (tile.rows + tile.columns) * TILE_K * 2
-    of_sums = tile.rows // 16 * WARP_BYTES if tile.wide else sums * 2 + (tile.split - 1) * sums * 4
-    shared = of_stages + of_sums
+    shared = stages(p, tile) * tile.step_bytes + sums_bytes(tile)
     grid = (ceil_div(p.m, tile.rows) * tile.split, ceil_div(p.n, tile.columns), p.batch)
     args = (*maps, p.k, float(p.alpha))
     launch = Launch("gemm_ahead", grid, (threads(tile),), args, shared, cluster=tile.split, early=True)

@@ -1,0 +1,170 @@
+// Part of kernel.cu: tiles of several rounds.
+
+// A warpgroup has 64 columns of c and ROWS rows, as its product is the transpose of c. Blocks process tile after tile,
+// while loads run ahead.
+struct Pieces {
+  ptx::mbarrier full[WARPGROUPS], free[WARPGROUPS];
+
+  __device__ __forceinline__ void init() {
+    for (int i = 0; i < WARPGROUPS; i++) ptx::mbarrier_init(full + i, 4), ptx::mbarrier_init(free + i, 1);
+  }
+};
+
+// Stores PIECE rows of sums from d[first] on as lines of 64 elements, with 128-byte swizzle.
+template <int first, int groups>
+__device__ __forceinline__ void stage_piece(const float (&d)[groups][4], float alpha, char* lines) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+#pragma unroll
+  for (int i = 0; i < PIECE / 8; i += 2) {
+    const float *const x = d[first + i], *const y = d[first + i + 1];
+    const unsigned four[4] = {sums::pack<Out>(alpha * x[0], alpha * x[1]), sums::pack<Out>(alpha * x[2], alpha * x[3]),
+                              sums::pack<Out>(alpha * y[0], alpha * y[1]), sums::pack<Out>(alpha * y[2], alpha * y[3])};
+    const int row = 8 * (i + lane / 16) + lane % 8, part = warp * 2 + lane / 8 % 2;
+    ptx::stmatrix_trans(lines + row * 128 + (part ^ row % 8) * 16, four);
+  }
+  ptx::fence_proxy_async();
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    gemm_rounds(const __grid_constant__ ptx::TensorMap a, const __grid_constant__ ptx::TensorMap b,
+                const __grid_constant__ ptx::TensorMap c, int m, int n, int k, int batch, float alpha) {
+  extern __shared__ __align__(1024) char memory[];  // stages; pieces of c
+  __shared__ Ring ring;
+  __shared__ Pieces out;
+  const int rank = SHARE > 1 ? ptx::cluster_rank() : 0, clusters = gridDim.x / SHARE;
+  const Tiles tiles{(m + SHARE * ROWS - 1) / (SHARE * ROWS), (n + COLUMNS - 1) / COLUMNS};
+  const int count = tiles.rows * tiles.columns * batch;
+  // Of halves: k before the first one, so that boxes of a begin at multiples of 32 bytes.
+  auto shift_of = [=](int entry) { return HALVES ? entry * k % 16 : 0; };
+  int tile = blockIdx.x / SHARE, row, column, entry;
+  tiles.find(tile, rank, row, column, entry);
+  Stage stage;
+  int at = -shift_of(entry), step = 0;  // of a thread that loads
+  // Asks for stages of a or b until there is no more, or as many as `last`.
+  auto load_until = [&](auto which, int last) {
+    constexpr bool is_a = decltype(which)::value;
+#pragma unroll 1
+    for (; step < last && tile < count; step++, stage.next()) {
+      ptx::mbarrier* const full = (is_a ? ring.full_a : ring.full_b) + stage.index;
+      char* const to = memory + stage.index * STAGE_BYTES;
+      if (step >= STAGES) ptx::mbarrier_wait(ring.empty + stage.index, stage.parity ^ 1);
+      ptx::mbarrier_arrive_expect_tx(full, is_a ? A_BYTES : B_BYTES);
+      if (is_a) {
+        ptx::tensor_load(to, a, at, row, entry, full);
+      } else {
+        const int lines = rank * (64 / SHARE);  // of each box, which the blocks load together
+#pragma unroll
+        for (int j = 0; j < COLUMNS; j += 64) {
+          char* const box = to + A_BYTES + j / 64 * BOX_BYTES + lines * 128;
+          const int x = B_TURNED ? at : column + j, y = lines + (B_TURNED ? column + j : at);
+          if constexpr (SHARE > 1)
+            ptx::tensor_load_multicast(box, b, x, y, HALVES ? 0 : entry, full, (1 << SHARE) - 1);
+          else
+            ptx::tensor_load(box, b, x, y, HALVES ? 0 : entry, full);
+        }
+      }
+      at += TILE_K;
+      if (at < k) continue;
+      tile += clusters;
+      tiles.find(tile, rank, row, column, entry);
+      at = -shift_of(entry);
+    }
+  };
+  auto start = [&](auto which) {
+    ptx::grid_wait();
+    load_until(which, STAGES);
+  };
+  constexpr std::true_type of_a;
+  constexpr std::false_type of_b;
+  if (threadIdx.x == LOADER_OF_A) {
+    ptx::tensor_prefetch(a);
+    ring.init_a();
+    if (SHARE == 1) start(of_a);
+  } else if (threadIdx.x == LOADER_OF_B) {
+    ptx::tensor_prefetch(b);
+    ring.init_b();
+    if (SHARE == 1) start(of_b);
+  } else if (threadIdx.x == 0) {
+    ptx::tensor_prefetch(c);
+    out.init();
+    ring.init_empty();
+  }
+  __syncwarp();
+  __syncthreads();
+  if (SHARE > 1) ptx::cluster_sync();
+  ptx::grid_launch_dependents();
+  const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);  // so the compiler knows that a warp agrees
+  if (threadIdx.x == LOADER_OF_A) {
+    if (SHARE > 1) start(of_a);
+    load_until(of_a, INT_MAX);
+  } else if (threadIdx.x == LOADER_OF_B) {
+    if (SHARE > 1) start(of_b);
+    load_until(of_b, INT_MAX);
+  } else if (warpgroup < WARPGROUPS) {
+    const int lane = threadIdx.x % 32;
+    auto release = [&](int index) {
+      if constexpr (SHARE > 1) {
+        if (lane < SHARE) ptx::mbarrier_arrive_cluster(ring.empty + index, lane);
+      } else {
+        if (lane == 0) ptx::mbarrier_arrive(ring.empty + index);
+      }
+    };
+    char* const lines = memory + STAGES * STAGE_BYTES + warpgroup * (BUFFERS * PIECE * 128);
+    int pieces = 0;  // of all tiles
+    for (; tile < count; tile += clusters) {
+      float d[GROUPS][4];
+      int before = 0;  // the stage of the previous step
+      tiles.find(tile, rank, row, column, entry);
+      const int steps = (k + shift_of(entry) + TILE_K - 1) / TILE_K;
+#pragma unroll 1
+      for (int step = 0; step < steps; step++, stage.next()) {
+        const char* const a_tile = memory + stage.index * STAGE_BYTES;
+        const auto left = ptx::matrix_descriptor_128b(a_tile + A_BYTES + warpgroup * BOX_BYTES, BOX_BYTES, 1024);
+        const auto right = ptx::matrix_descriptor_128b(a_tile, A_BYTES, 1024);
+        constexpr int next_left = B_TURNED ? 32 : 2048, next_right = 32;  // bytes to the next 16 of k
+        ptx::mbarrier_wait(ring.full_b + stage.index, stage.parity);
+        ptx::mbarrier_wait(ring.full_a + stage.index, stage.parity);
+        ptx::wgmma_fence();
+#pragma unroll
+        for (int j = 0; j < TILE_K / 16; j++)
+          ptx::wgmma_any_width<ROWS, Operand, !B_TURNED, false>(d, left + j * (next_left >> 4),
+                                                                right + j * (next_right >> 4), step > 0 || j > 0);
+        ptx::wgmma_commit();
+        ptx::wgmma_wait<1>();  // the previous step is complete: its stage may be filled again
+        if (step > 0) release(before);
+        before = stage.index;
+      }
+      ptx::wgmma_wait<0>(d);
+      release(before);
+
+      auto put = [&](auto number) {
+        constexpr int piece = decltype(number)::value;
+        char* const to = lines + pieces % BUFFERS * (PIECE * 128);
+        if (threadIdx.x % 128 == 0) {
+          ptx::bulk_wait_read<BUFFERS - 1>();  // an earlier copy has read this buffer
+          ptx::mbarrier_arrive(out.free + warpgroup);
+        }
+        __syncwarp();
+        ptx::mbarrier_wait(out.free + warpgroup, pieces % 2);
+        stage_piece<piece * (PIECE / 8)>(d, alpha, to);
+        __syncwarp();
+        if (lane == 0) ptx::mbarrier_arrive(out.full + warpgroup);
+        if (threadIdx.x % 128 == 0) {
+          ptx::mbarrier_wait(out.full + warpgroup, pieces % 2);
+          ptx::tensor_store(c, column + 64 * warpgroup, row + piece * PIECE, entry, to);
+          ptx::bulk_commit();
+        }
+        pieces++;
+      };
+      put(std::integral_constant<int, 0>());
+      if constexpr (ROWS / PIECE > 1) put(std::integral_constant<int, 1>());
+      if constexpr (ROWS / PIECE > 2) put(std::integral_constant<int, 2>());
+      if constexpr (ROWS / PIECE > 3) put(std::integral_constant<int, 3>());
+    }
+    if (threadIdx.x % 128 == 0) ptx::bulk_wait_read<0>();
+  }
+  if (SHARE > 1) {  // others may still write to this block
+    __syncwarp();
+    ptx::cluster_sync();
+  }
+}
