@@ -46,7 +46,7 @@ using Out = sums::Element<OUT_TYPE>;
 
 constexpr int A_BYTES = ROWS * TILE_K * 2, B_BYTES = COLUMNS * TILE_K * 2, STAGE_BYTES = A_BYTES + B_BYTES;
 constexpr int BOX_BYTES = 64 * TILE_K * 2;  // of 64 columns of b
-constexpr int WARPGROUPS = (WIDE ? ROWS : COLUMNS) / 64;  // WIDE: c is not transposed
+constexpr int WARPGROUPS = (WIDE ? ROWS : COLUMNS) / 64 / PAIRS;  // WIDE: c is not transposed
 constexpr int GROUPS = (WIDE ? COLUMNS : ROWS) / 8;  // of 8 columns of c; of 8 rows if c is transposed
 constexpr int PART = GROUPS / SPLIT;                 // of those that a block adds up and stores
 constexpr int ROWS_BYTES = 8 * 64 * 2;               // of 8 rows of c on their way out
@@ -55,7 +55,8 @@ constexpr int LOADER_OF_A = WARPGROUPS * 128, LOADER_OF_B = LOADER_OF_A + 32;  /
 // A thread can start its loads before the mbarriers of the other one are there. But if b is ahead, a chain of products
 // was found to be slower then, except with wide tiles.
 constexpr bool MEET_FIRST = AHEAD > 0 && !WIDE;
-static_assert(TILE_K == 64 && THREADS == LOADER_OF_B + 32, "warpgroups that multiply, and two warps that load");
+static_assert(TILE_K == 64 && THREADS == (PAIRS > 1 ? LOADER_OF_A + 128 : LOADER_OF_B + 32),
+              "warpgroups that multiply, and two warps that load");
 static_assert(GROUPS % (2 * SPLIT) == 0, "equal parts, of pairs of groups");
 
 #include "../v8_final/stage.cuh"
@@ -64,6 +65,10 @@ static_assert(GROUPS % (2 * SPLIT) == 0, "equal parts, of pairs of groups");
 #include "tile.cuh"
 #include "wide.cuh"
 
+#if ROUNDS
+#include "../v8_final/tiles.cuh"
+#include "rounds.cuh"
+#else
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     gemm_ahead(const __grid_constant__ ptx::TensorMap a, const __grid_constant__ ptx::TensorMap b,
                const __grid_constant__ ptx::TensorMap c, int k, float alpha) {
@@ -168,3 +173,4 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     ptx::cluster_wait();
   }
 }
+#endif

@@ -11,8 +11,8 @@ struct Pieces {
 };
 
 // Stores PIECE rows of sums from d[first] on as lines of 64 elements, with 128-byte swizzle.
-template <int first, int groups>
-__device__ __forceinline__ void stage_piece(const float (&d)[groups][4], float alpha, char* lines) {
+template <int groups>
+__device__ __forceinline__ void stage_piece(const float (&d)[groups][4], int first, float alpha, char* lines) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
 #pragma unroll
   for (int i = 0; i < PIECE / 8; i += 2) {
@@ -71,6 +71,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     }
   };
   auto start = [&](auto which) {
+    constexpr bool is_a = decltype(which)::value;
+    if (!is_a) load_until(which, AHEAD);
     ptx::grid_wait();
     load_until(which, STAGES);
   };
@@ -94,13 +96,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   if (SHARE > 1) ptx::cluster_sync();
   ptx::grid_launch_dependents();
   const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);  // so the compiler knows that a warp agrees
-  if (threadIdx.x == LOADER_OF_A) {
-    if (SHARE > 1) start(of_a);
-    load_until(of_a, INT_MAX);
-  } else if (threadIdx.x == LOADER_OF_B) {
-    if (SHARE > 1) start(of_b);
-    load_until(of_b, INT_MAX);
-  } else if (warpgroup < WARPGROUPS) {
+  if (warpgroup < WARPGROUPS) {
+    if constexpr (PAIRS > 1) ptx::setmaxnreg_inc<232>();
     const int lane = threadIdx.x % 32;
     auto release = [&](int index) {
       if constexpr (SHARE > 1) {
@@ -112,14 +109,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     char* const lines = memory + STAGES * STAGE_BYTES + warpgroup * (BUFFERS * PIECE * 128);
     int pieces = 0;  // of all tiles
     for (; tile < count; tile += clusters) {
-      float d[GROUPS][4];
+      float d[PAIRS][GROUPS][4];
       int before = 0;  // the stage of the previous step
       tiles.find(tile, rank, row, column, entry);
       const int steps = (k + shift_of(entry) + TILE_K - 1) / TILE_K;
 #pragma unroll 1
       for (int step = 0; step < steps; step++, stage.next()) {
         const char* const a_tile = memory + stage.index * STAGE_BYTES;
-        const auto left = ptx::matrix_descriptor_128b(a_tile + A_BYTES + warpgroup * BOX_BYTES, BOX_BYTES, 1024);
+        const auto left = ptx::matrix_descriptor_128b(a_tile + A_BYTES + warpgroup * PAIRS * BOX_BYTES, BOX_BYTES, 1024);
         const auto right = ptx::matrix_descriptor_128b(a_tile, A_BYTES, 1024);
         constexpr int next_left = B_TURNED ? 32 : 2048, next_right = 32;  // bytes to the next 16 of k
         ptx::mbarrier_wait(ring.full_b + stage.index, stage.parity);
@@ -127,18 +124,23 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         ptx::wgmma_fence();
 #pragma unroll
         for (int j = 0; j < TILE_K / 16; j++)
-          ptx::wgmma_any_width<ROWS, Operand, !B_TURNED, false>(d, left + j * (next_left >> 4),
-                                                                right + j * (next_right >> 4), step > 0 || j > 0);
+#pragma unroll
+          for (int i = 0; i < PAIRS; i++)
+            ptx::wgmma_any_width<ROWS, Operand, !B_TURNED, false>(
+                d[i], left + (i * BOX_BYTES >> 4) + j * (next_left >> 4), right + j * (next_right >> 4),
+                step > 0 || j > 0);
         ptx::wgmma_commit();
         ptx::wgmma_wait<1>();  // the previous step is complete: its stage may be filled again
         if (step > 0) release(before);
         before = stage.index;
       }
-      ptx::wgmma_wait<0>(d);
+#pragma unroll
+      for (int i = 0; i < PAIRS; i++) ptx::wgmma_wait<0>(d[i]);
       release(before);
 
-      auto put = [&](auto number) {
-        constexpr int piece = decltype(number)::value;
+#pragma unroll
+      for (int i = 0; i < PAIRS * (ROWS / PIECE); i++) {
+        const int pair = i % PAIRS, piece = i / PAIRS;
         char* const to = lines + pieces % BUFFERS * (PIECE * 128);
         if (threadIdx.x % 128 == 0) {
           ptx::bulk_wait_read<BUFFERS - 1>();  // an earlier copy has read this buffer
@@ -146,22 +148,27 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         }
         __syncwarp();
         ptx::mbarrier_wait(out.free + warpgroup, pieces % 2);
-        stage_piece<piece * (PIECE / 8)>(d, alpha, to);
+        stage_piece(d[pair], piece * (PIECE / 8), alpha, to);
         __syncwarp();
         if (lane == 0) ptx::mbarrier_arrive(out.full + warpgroup);
         if (threadIdx.x % 128 == 0) {
           ptx::mbarrier_wait(out.full + warpgroup, pieces % 2);
-          ptx::tensor_store(c, column + 64 * warpgroup, row + piece * PIECE, entry, to);
+          ptx::tensor_store(c, column + 64 * (warpgroup * PAIRS + pair), row + piece * PIECE, entry, to);
           ptx::bulk_commit();
         }
         pieces++;
-      };
-      put(std::integral_constant<int, 0>());
-      if constexpr (ROWS / PIECE > 1) put(std::integral_constant<int, 1>());
-      if constexpr (ROWS / PIECE > 2) put(std::integral_constant<int, 2>());
-      if constexpr (ROWS / PIECE > 3) put(std::integral_constant<int, 3>());
+      }
     }
     if (threadIdx.x % 128 == 0) ptx::bulk_wait_read<0>();
+  } else {
+    if constexpr (PAIRS > 1) ptx::setmaxnreg_dec<40>();
+    if (threadIdx.x == LOADER_OF_A) {
+      if (SHARE > 1) start(of_a);
+      load_until(of_a, 1 << 30);
+    } else if (threadIdx.x == LOADER_OF_B) {
+      if (SHARE > 1) start(of_b);
+      load_until(of_b, 1 << 30);
+    }
   }
   if (SHARE > 1) {  // others may still write to this block
     __syncwarp();

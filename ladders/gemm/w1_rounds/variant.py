@@ -12,12 +12,18 @@ def parts(rows, columns, least=4):
     step = (rows + columns) * 128
     for pieces, buffers in ((1, 1), (2, 2), (2, 1), (4, 2), (4, 1)):
         if rows % (16 * pieces): continue
-        c = rows // pieces * buffers * columns * 2
+        c = rows // pieces * buffers * columns // pairs(columns) * 2
         stages = min(8, (SHARED - c) // step)
         # three stages and all of c first; then four with half
         score = (min(stages, least), buffers / pieces)
         if best is None or score > best[0]: best = (score, stages, pieces, buffers)
     return best[1:]
+
+def pairs(columns):
+    return 2 if columns == 256 else 1
+
+def threads(columns):
+    return 384 if columns == 256 else columns * 2 + 64
 
 def choose(p):
     return FORCE or (192, 192, 1, 0, 4)
@@ -26,7 +32,7 @@ def defines(p):
     rows, columns, share, eighths, least = choose(p)
     stages, pieces, buffers = parts(rows, columns, least)
     return {"ROWS": rows, "COLUMNS": columns, "TILE_K": TILE_K, "STAGES": stages, "SHARE": share, "HALVES": eighths, "BAND": 16 // share,
-            "PIECE": rows // pieces, "BUFFERS": buffers, "THREADS": columns * 2 + 64,
+            "PIECE": rows // pieces, "BUFFERS": buffers, "ROUNDS": 1, "PAIRS": pairs(columns), "AHEAD": 0, "BLOCKS": 1, "SPLIT": 1, "WIDE": 0, "WHOLE": 0, "THREADS": threads(columns),
             "IN_TYPE": CODES[p.dtype], "OUT_TYPE": CODES[p.out], "B_TURNED": p.layout[1] == "t"}
 
 def plan(p):
@@ -44,7 +50,7 @@ def plan(p):
     tiles = ceil_div(m, rows * share) * ceil_div(p.n, columns) * batch
     room = 132 // share
     clusters = ceil_div(tiles, ceil_div(tiles, room))
-    shared = stages * (rows + columns) * 128 + rows // pieces * buffers * columns * 2
-    return [Launch("gemm_rounds", (clusters * share,), (columns * 2 + 64,), (*maps, m, p.n, p.k, batch, float(p.alpha)), shared, cluster=share, early=True)]
+    shared = stages * (rows + columns) * 128 + rows // pieces * buffers * columns // pairs(columns) * 2
+    return [Launch("gemm_rounds", (clusters * share,), (threads(columns),), (*maps, m, p.n, p.k, batch, float(p.alpha)), shared, cluster=share, early=True)]
 
 VARIANT = Variant(op="gemm", plan=plan, defines=defines, parent="gemm/v10_small", precision="fp16", min_arch=90, idea="experiment")
