@@ -46,6 +46,7 @@ using Out = sums::Element<OUT_TYPE>;
 
 constexpr int A_BYTES = ROWS * TILE_K * 2, B_BYTES = COLUMNS * TILE_K * 2, STAGE_BYTES = A_BYTES + B_BYTES;
 constexpr int BOX_BYTES = 64 * TILE_K * 2;  // of 64 columns of b
+constexpr int SHARE = SHARE_A * SHARE_B;
 constexpr int WARPGROUPS = (WIDE ? ROWS : COLUMNS) / 64 / PAIRS;  // WIDE: c is not transposed
 constexpr int GROUPS = (WIDE ? COLUMNS : ROWS) / 8;  // of 8 columns of c; of 8 rows if c is transposed
 constexpr int PART = GROUPS / SPLIT;                 // of those that a block adds up and stores
@@ -66,7 +67,6 @@ static_assert(GROUPS % (2 * SPLIT) == 0, "equal parts, of pairs of groups");
 #include "wide.cuh"
 
 #if ROUNDS
-#include "../v8_final/tiles.cuh"
 #include "rounds.cuh"
 #else
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)

@@ -1,12 +1,19 @@
 // Part of kernel.cu: tiles of several rounds.
 
+// A bit for each of `count` blocks, `step` ranks from one to the next.
+constexpr int every(int count, int step) { return count == 0 ? 0 : every(count - 1, step) << step | 1; }
+
 // A warpgroup has 64 columns of c and ROWS rows, as its product is the transpose of c. Blocks process tile after tile,
 // while loads run ahead.
+constexpr int B_MASK = (1 << SHARE_B) - 1, A_MASK = every(SHARE_A, SHARE_B);  // blocks of a cluster
+
 struct Pieces {
   ptx::mbarrier full[WARPGROUPS], free[WARPGROUPS];
+  ptx::mbarrier done;  // all products of the block
 
   __device__ __forceinline__ void init() {
     for (int i = 0; i < WARPGROUPS; i++) ptx::mbarrier_init(full + i, 4), ptx::mbarrier_init(free + i, 1);
+    ptx::mbarrier_init(&done, WARPGROUPS * 4);
   }
 };
 
@@ -25,6 +32,19 @@ __device__ __forceinline__ void stage_piece(const float (&d)[groups][4], int fir
   ptx::fence_proxy_async();
 }
 
+// Tiles of a cluster, which has SHARE_B blocks below each other and SHARE_A blocks beside each other. BAND rows of
+// clusters are one band; in it, clusters follow each other column by column.
+struct Places {
+  int rows, columns;  // of clusters, in an entry
+  __device__ __forceinline__ void find(int i, int rank, int& row, int& column, int& entry) const {
+    entry = i / (rows * columns);
+    i -= entry * rows * columns;
+    const int first = i / (BAND * columns) * BAND, height = min(BAND, rows - first), in_band = i - first * columns;
+    row = ((first + in_band % height) * SHARE_B + rank % SHARE_B) * ROWS;
+    column = (in_band / height * SHARE_A + rank / SHARE_B) * COLUMNS;
+  }
+};
+
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     gemm_rounds(const __grid_constant__ ptx::TensorMap a, const __grid_constant__ ptx::TensorMap b,
                 const __grid_constant__ ptx::TensorMap c, int m, int n, int k, int batch, float alpha) {
@@ -32,7 +52,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   __shared__ Ring ring;
   __shared__ Pieces out;
   const int rank = SHARE > 1 ? ptx::cluster_rank() : 0, clusters = gridDim.x / SHARE;
-  const Tiles tiles{(m + SHARE * ROWS - 1) / (SHARE * ROWS), (n + COLUMNS - 1) / COLUMNS};
+  const int down = rank % SHARE_B, beside = rank / SHARE_B;  // place of this block in the cluster
+  const Places tiles{(m + SHARE_B * ROWS - 1) / (SHARE_B * ROWS), (n + SHARE_A * COLUMNS - 1) / (SHARE_A * COLUMNS)};
   const int count = tiles.rows * tiles.columns * batch;
   // Of halves: k before the first one, so that boxes of a begin at multiples of 32 bytes.
   auto shift_of = [=](int entry) { return HALVES ? entry * k % 16 : 0; };
@@ -50,15 +71,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       if (step >= STAGES) ptx::mbarrier_wait(ring.empty + stage.index, stage.parity ^ 1);
       ptx::mbarrier_arrive_expect_tx(full, is_a ? A_BYTES : B_BYTES);
       if (is_a) {
-        ptx::tensor_load(to, a, at, row, entry, full);
+        if constexpr (SHARE_A > 1) {  // the blocks beside each other load a part each
+          const int lines = beside * (ROWS / SHARE_A), mask = A_MASK << down;
+          ptx::tensor_load_multicast(to + lines * 128, a, at, row + lines, entry, full, mask);
+        } else {
+          ptx::tensor_load(to, a, at, row, entry, full);
+        }
       } else {
-        const int lines = rank * (64 / SHARE);  // of each box, which the blocks load together
+        const int lines = down * (64 / SHARE_B);  // of each box, which the blocks below each other load together
 #pragma unroll
         for (int j = 0; j < COLUMNS; j += 64) {
           char* const box = to + A_BYTES + j / 64 * BOX_BYTES + lines * 128;
           const int x = B_TURNED ? at : column + j, y = lines + (B_TURNED ? column + j : at);
-          if constexpr (SHARE > 1)
-            ptx::tensor_load_multicast(box, b, x, y, HALVES ? 0 : entry, full, (1 << SHARE) - 1);
+          if constexpr (SHARE_B > 1)
+            ptx::tensor_load_multicast(box, b, x, y, HALVES ? 0 : entry, full, B_MASK << beside * SHARE_B);
           else
             ptx::tensor_load(box, b, x, y, HALVES ? 0 : entry, full);
         }
@@ -101,7 +127,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const int lane = threadIdx.x % 32;
     auto release = [&](int index) {
       if constexpr (SHARE > 1) {
-        if (lane < SHARE) ptx::mbarrier_arrive_cluster(ring.empty + index, lane);
+        // Blocks below and beside this one fill its stages, and it fills theirs.
+        const int other = lane - SHARE_B + (lane - SHARE_B >= beside);
+        const int to = lane < SHARE_B ? beside * SHARE_B + lane : other * SHARE_B + down;
+        if (lane < SHARE_A + SHARE_B - 1) ptx::mbarrier_arrive_cluster(ring.empty + index, to);
       } else {
         if (lane == 0) ptx::mbarrier_arrive(ring.empty + index);
       }
@@ -138,16 +167,24 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       for (int i = 0; i < PAIRS; i++) ptx::wgmma_wait<0>(d[i]);
       release(before);
 
+      const bool last = tile + clusters >= count;  // the stages are not used again, and have room for all of c
+      if (last) {
+        if (lane == 0) ptx::mbarrier_arrive(&out.done);
+        ptx::mbarrier_wait(&out.done, 0);
+      }
 #pragma unroll
       for (int i = 0; i < PAIRS * (ROWS / PIECE); i++) {
         const int pair = i % PAIRS, piece = i / PAIRS;
-        char* const to = lines + pieces % BUFFERS * (PIECE * 128);
-        if (threadIdx.x % 128 == 0) {
-          ptx::bulk_wait_read<BUFFERS - 1>();  // an earlier copy has read this buffer
-          ptx::mbarrier_arrive(out.free + warpgroup);
+        char* to = memory + (warpgroup * PAIRS * (ROWS / PIECE) + i) * (PIECE * 128);
+        if (!last) {
+          to = lines + pieces % BUFFERS * (PIECE * 128);
+          if (threadIdx.x % 128 == 0) {
+            ptx::bulk_wait_read<BUFFERS - 1>();  // an earlier copy has read this buffer
+            ptx::mbarrier_arrive(out.free + warpgroup);
+          }
+          __syncwarp();
+          ptx::mbarrier_wait(out.free + warpgroup, pieces % 2);
         }
-        __syncwarp();
-        ptx::mbarrier_wait(out.free + warpgroup, pieces % 2);
         stage_piece(d[pair], piece * (PIECE / 8), alpha, to);
         __syncwarp();
         if (lane == 0) ptx::mbarrier_arrive(out.full + warpgroup);

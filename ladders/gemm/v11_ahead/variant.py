@@ -144,7 +144,7 @@ def defines(p: GemmShape) -> dict[str, int]:
     tile = choose(p) or TILES[0]  # the same for all problems that do not look at it: fewer kernels to compile
     return {
         **{"ROWS": tile.rows, "COLUMNS": tile.columns, "TILE_K": TILE_K, "THREADS": threads(tile)},
-        **{"STAGES": stages(p, tile), "BLOCKS": tile.blocks, "SPLIT": tile.split, "WIDE": tile.wide, "SHARE": 1, "PAIRS": 1, "ROUNDS": 0},
+        **{"STAGES": stages(p, tile), "BLOCKS": tile.blocks, "SPLIT": tile.split, "WIDE": tile.wide, "SHARE_A": 1, "SHARE_B": 1, "PAIRS": 1, "ROUNDS": 0},
         **{"WHOLE": steps(p, tile) <= stages(p, tile)},
         **{"IN_TYPE": CODES[p.dtype], "OUT_TYPE": CODES[p.out], "B_TURNED": p.layout[1] == "t"},
         "AHEAD": ahead(p, tile),

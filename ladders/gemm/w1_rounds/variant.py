@@ -26,19 +26,21 @@ def threads(columns):
     return 384 if columns == 256 else columns * 2 + 64
 
 def choose(p):
-    return FORCE or (192, 192, 1, 0, 4)
+    return FORCE or (192, 192, (1, 1), 0, 4)
 
 def defines(p):
-    rows, columns, share, eighths, least = choose(p)
+    rows, columns, (share_b, share_a), eighths, least = choose(p)
+    share = share_a * share_b
     stages, pieces, buffers = parts(rows, columns, least)
-    return {"ROWS": rows, "COLUMNS": columns, "TILE_K": TILE_K, "STAGES": stages, "SHARE": share, "HALVES": eighths, "BAND": 16 // share,
+    return {"ROWS": rows, "COLUMNS": columns, "TILE_K": TILE_K, "STAGES": stages, "SHARE_A": share_a, "SHARE_B": share_b, "HALVES": eighths, "BAND": max(1, 16 // share_b),
             "PIECE": rows // pieces, "BUFFERS": buffers, "ROUNDS": 1, "PAIRS": pairs(columns), "AHEAD": 0, "BLOCKS": 1, "SPLIT": 1, "WIDE": 0, "WHOLE": 0, "THREADS": threads(columns),
             "IN_TYPE": CODES[p.dtype], "OUT_TYPE": CODES[p.out], "B_TURNED": p.layout[1] == "t"}
 
 def plan(p):
-    rows, columns, share, eighths, least = choose(p)
+    rows, columns, (share_b, share_a), eighths, least = choose(p)
+    share = share_a * share_b
     stages, pieces, buffers = parts(rows, columns, least)
-    boxes = {"a": (1, rows, 64), "b": (1, 64 // share, 64), "c": (1, rows // pieces, 64)}
+    boxes = {"a": (1, rows // share_a, 64), "b": (1, 64 // share_b, 64), "c": (1, rows // pieces, 64)}
     maps = []
     for (name, box), pitch, length in zip(boxes.items(), p.pitches, p.lengths, strict=True):
         lines = p.arrays[name].shape[1]
@@ -47,8 +49,8 @@ def plan(p):
         else:
             maps.append(TensorMap(name, box, (p.batch, lines, length), (lines * pitch, pitch)))
     m, batch = (p.m // 2, 2) if eighths else (p.m, p.batch)
-    tiles = ceil_div(m, rows * share) * ceil_div(p.n, columns) * batch
-    room = 132 // share
+    tiles = ceil_div(m, rows * share_b) * ceil_div(p.n, columns * share_a) * batch
+    room = {1: 132, 2: 66, 4: 30, 8: 15}[share]
     clusters = ceil_div(tiles, ceil_div(tiles, room))
     shared = stages * (rows + columns) * 128 + rows // pieces * buffers * columns // pairs(columns) * 2
     return [Launch("gemm_rounds", (clusters * share,), (threads(columns),), (*maps, m, p.n, p.k, batch, float(p.alpha)), shared, cluster=share, early=True)]
