@@ -55,8 +55,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   const int down = rank % SHARE_B, beside = rank / SHARE_B;  // place of this block in the cluster
   const Places tiles{(m + SHARE_B * ROWS - 1) / (SHARE_B * ROWS), (n + SHARE_A * COLUMNS - 1) / (SHARE_A * COLUMNS)};
   const int count = tiles.rows * tiles.columns * batch;
-  // Of halves: k before the first one, so that boxes of a begin at multiples of 32 bytes.
-  auto shift_of = [=](int entry) { return HALVES ? entry * k % 16 : 0; };
+  // Of the second half: k before the first one, so that its boxes of a begin at multiples of 32 bytes.
+  auto shift_of = [=](int entry) { return HALVES ? entry * 8 : 0; };
   int tile = blockIdx.x / SHARE, row, column, entry;
   tiles.find(tile, rank, row, column, entry);
   Stage stage;

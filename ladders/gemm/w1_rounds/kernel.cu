@@ -1,2 +1,0 @@
-// gemm/w1_rounds
-#include "../v11_ahead/kernel.cu"
