@@ -1,12 +1,15 @@
 // Part of kernel.cu: tiles of several rounds.
 
-// A bit for each of `count` blocks, `step` ranks from one to the next.
+// As its product is the transpose of c, a warpgroup has ROWS rows of c, and 64 columns or 128 (PAIRS). A block
+// processes tile after tile, while its loads run ahead. It stores a tile in pieces, or the last one from where its
+// stages were.
+
+// A bit for each of `count` blocks of a cluster, `step` ranks from one to the next.
 constexpr int every(int count, int step) { return count == 0 ? 0 : every(count - 1, step) << step | 1; }
+constexpr int B_MASK = every(SHARE_B, 1),
+              A_MASK = every(SHARE_A, SHARE_B);  // blocks below each other; beside each other
 
-// A warpgroup has 64 columns of c and ROWS rows, as its product is the transpose of c. Blocks process tile after tile,
-// while loads run ahead.
-constexpr int B_MASK = (1 << SHARE_B) - 1, A_MASK = every(SHARE_A, SHARE_B);  // blocks of a cluster
-
+// The mbarriers of pieces of c of each warpgroup: written by it, and read by the copy engine.
 struct Pieces {
   ptx::mbarrier full[WARPGROUPS], free[WARPGROUPS];
   ptx::mbarrier done;  // all products of the block
@@ -16,21 +19,6 @@ struct Pieces {
     ptx::mbarrier_init(&done, WARPGROUPS * 4);
   }
 };
-
-// Stores PIECE rows of sums from d[first] on as lines of 64 elements, with 128-byte swizzle.
-template <int groups>
-__device__ __forceinline__ void stage_piece(const float (&d)[groups][4], int first, float alpha, char* lines) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-#pragma unroll
-  for (int i = 0; i < PIECE / 8; i += 2) {
-    const float *const x = d[first + i], *const y = d[first + i + 1];
-    const unsigned four[4] = {sums::pack<Out>(alpha * x[0], alpha * x[1]), sums::pack<Out>(alpha * x[2], alpha * x[3]),
-                              sums::pack<Out>(alpha * y[0], alpha * y[1]), sums::pack<Out>(alpha * y[2], alpha * y[3])};
-    const int row = 8 * (i + lane / 16) + lane % 8, part = warp * 2 + lane / 8 % 2;
-    ptx::stmatrix_trans(lines + row * 128 + (part ^ row % 8) * 16, four);
-  }
-  ptx::fence_proxy_async();
-}
 
 // Tiles of a cluster, which has SHARE_B blocks below each other and SHARE_A blocks beside each other. BAND rows of
 // clusters are one band; in it, clusters follow each other column by column.
@@ -145,7 +133,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #pragma unroll 1
       for (int step = 0; step < steps; step++, stage.next()) {
         const char* const a_tile = memory + stage.index * STAGE_BYTES;
-        const auto left = ptx::matrix_descriptor_128b(a_tile + A_BYTES + warpgroup * PAIRS * BOX_BYTES, BOX_BYTES, 1024);
+        const auto left =
+            ptx::matrix_descriptor_128b(a_tile + A_BYTES + warpgroup * PAIRS * BOX_BYTES, BOX_BYTES, 1024);
         const auto right = ptx::matrix_descriptor_128b(a_tile, A_BYTES, 1024);
         constexpr int next_left = B_TURNED ? 32 : 2048, next_right = 32;  // bytes to the next 16 of k
         ptx::mbarrier_wait(ring.full_b + stage.index, stage.parity);
@@ -155,9 +144,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         for (int j = 0; j < TILE_K / 16; j++)
 #pragma unroll
           for (int i = 0; i < PAIRS; i++)
-            ptx::wgmma_any_width<ROWS, Operand, !B_TURNED, false>(
-                d[i], left + (i * BOX_BYTES >> 4) + j * (next_left >> 4), right + j * (next_right >> 4),
-                step > 0 || j > 0);
+            ptx::wgmma_any_width<ROWS, Operand, !B_TURNED, false>(d[i],
+                                                                  left + (i * BOX_BYTES >> 4) + j * (next_left >> 4),
+                                                                  right + j * (next_right >> 4), step > 0 || j > 0);
         ptx::wgmma_commit();
         ptx::wgmma_wait<1>();  // the previous step is complete: its stage may be filled again
         if (step > 0) release(before);
@@ -185,7 +174,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
           __syncwarp();
           ptx::mbarrier_wait(out.free + warpgroup, pieces % 2);
         }
-        stage_piece(d[pair], piece * (PIECE / 8), alpha, to);
+        stage_rows<PIECE / 8>(d[pair], piece * (PIECE / 8), alpha, to);
         __syncwarp();
         if (lane == 0) ptx::mbarrier_arrive(out.full + warpgroup);
         if (threadIdx.x % 128 == 0) {
