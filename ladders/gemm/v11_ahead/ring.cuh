@@ -21,6 +21,6 @@ struct Ring {
       ptx::mbarrier_init(&landed, 1);
       ptx::mbarrier_arrive_expect_tx(&landed, (SPLIT - 1) * PART * SLOT * 16);
     }
-    ptx::fence_mbarrier_init();
+    if (SPLIT > 1 || SHARE > 1) ptx::fence_mbarrier_init();  // other blocks arrive there
   }
 };

@@ -177,8 +177,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         stage_rows<PIECE / 8>(d[pair], piece * (PIECE / 8), alpha, to);
         __syncwarp();
         if (lane == 0) ptx::mbarrier_arrive(out.full + warpgroup);
+        ptx::mbarrier_wait(out.full + warpgroup, pieces % 2);  // by all warps: none may arrive again before
         if (threadIdx.x % 128 == 0) {
-          ptx::mbarrier_wait(out.full + warpgroup, pieces % 2);
           ptx::tensor_store(c, column + 64 * (warpgroup * PAIRS + pair), row + piece * PIECE, entry, to);
           ptx::bulk_commit();
         }
