@@ -23,9 +23,12 @@ def rounds(rows: int, columns: int, **shares: Any) -> Any:
     return RULES["Tile"](RULES["ROUNDS"], rows, columns, **shares)
 
 
-WHOLE_SUMS, HALF_SUMS = (
-    [tile for tile in TILES if tile.split == split and tile.kind == RULES["SINGLE"]] for split in (1, 2)
-)
+SINGLE = [tile for tile in TILES if tile.kind == RULES["SINGLE"]]
+WHOLE_SUMS = [
+    tile for tile in SINGLE if tile.split == 1 and tile.columns == 64 and tile.rows in (16, 32, 64, 128)
+]
+HALF_SUMS = [tile for tile in SINGLE if tile.split == 2]
+SEVERAL = [tile for tile in SINGLE if (tile.rows, tile.columns, tile.split) in ((80, 128, 1), (144, 192, 1))]
 WIDE = [tile for tile in TILES if tile.wide]
 ROUNDS = [
     (rounds(64, 64, share_a=2, halves=True), GemmShape(200, 200, 712, "fp16", "bf16", "nt", 1, 0.5)),
@@ -54,7 +57,8 @@ def launch(problem: GemmShape) -> Launch:
     ("tile", "problem"),
     [
         *((tile, problem) for tile in WHOLE_SUMS for problem in PROBLEMS),
-        *((tile, LONG) for tile in (HALF_SUMS[0], HALF_SUMS[2])),
+        *((tile, PROBLEMS[3]) for tile in SEVERAL),  # warpgroups
+        *((tile, LONG) for tile in (HALF_SUMS[0], HALF_SUMS[2], HALF_SUMS[-1])),
         *((WIDE[i], problem) for i, problem in ((0, PROBLEMS[0]), (0, SHORTEST), (1, PROBLEMS[3]))),
     ],
     ids=lambda value: value.text if isinstance(value, GemmShape) else str(value),

@@ -25,20 +25,21 @@ SINGLE, WIDE, ROUNDS, FINAL, SMALL, PARTS = range(6)  # kinds of tiles; the last
 
 # The model: clocks at 1755 MHz, fitted to 2,000 times of 166 products on an H100
 AT_ONCE = {1: 132, 2: 66, 4: 30, 8: 15}  # clusters of so many blocks
-START = {SINGLE: 3670, WIDE: 2920, ROUNDS: 5590, FINAL: 4340, PARTS: 6980}  # launch, first loads, last stores
-STEP_CLOCKS = 75  # of a step, whatever its size
-PRODUCT = 1.114  # clocks for 2,048 products: power lowers the clock
+START = {SINGLE: 4210, WIDE: 2390, ROUNDS: 5270, FINAL: 4280, PARTS: 7000}  # launch, first loads, last stores
+AGAIN_CLOCKS = 1500  # until a block has taken the place of another one
+STEP_CLOCKS = 69  # of a step, whatever its size
+PRODUCT = 0.88  # clocks for 2,048 products: those of a GPU at 1,980 MHz
 LINE = 2.17  # clocks for a line of 128 bytes from L2, if all multiprocessors load
-ALONE = 0.12  # part of that if few do
-ODD_A, ODD_B = 0.79, 1.08  # more, if every second line does not start at a multiple of 32 bytes
-INTO = 1.64  # clocks until a line has come in, whichever block asked for it
-STORE = 8.4  # elements of c that go out in a clock
-CLUSTER_CLOCKS, FINAL_CLUSTER_CLOCKS = 2400, 60  # until all blocks of a cluster are there
-SPLIT_CLOCKS, SPLIT_CLOCK = 500, 0.1  # to hand over sums, and one of them
-SPLIT_LOADS = 0.45  # more of a line, as there are more of them
-SMALL_CLOCKS, SMALL_ROUND = 4160, 650  # of the tiles of OTHERS: see there
-SMALL_WAIT, SMALL_BYTES_CLOCK, THREADS_BYTES_CLOCK = 152, 81, 23.7
-PART_BYTES_CLOCK = 1660
+ALONE = 0.175  # part of that if few do
+ODD_A, ODD_B = 0.64, 1.37  # more, if every second line does not start at a multiple of 32 bytes
+INTO = 1.42  # clocks until a line has come in, whichever block asked for it
+STORE = 9.1  # elements of c that go out in a clock
+CLUSTER_CLOCKS, FINAL_CLUSTER_CLOCKS = 2180, 150  # until all blocks of a cluster are there
+SPLIT_CLOCKS, SPLIT_CLOCK = 350, 0.115  # to hand over sums, and one of them
+SPLIT_LOADS = 0.23  # more of a line, as there are more of them
+SMALL_CLOCKS, SMALL_ROUND = 5000, 650  # of the tiles of OTHERS: see there
+SMALL_WAIT, SMALL_BYTES_CLOCK, THREADS_BYTES_CLOCK = 150, 81, 23
+PART_BYTES_CLOCK = 1700
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,8 @@ class Tile:
         step = STEP_CLOCKS + beside * (products**6 + loads**6) ** (1 / 6)
         sums = self.rows * self.columns * beside
         clocks = START[self.kind] + rounds * (steps * step + sums / self.split / STORE)
+        if self.kind == SINGLE:
+            clocks += (rounds - 1) * AGAIN_CLOCKS
         if self.split > 1:
             clocks += SPLIT_CLOCKS + sums * SPLIT_CLOCK
         elif self.cluster > 1:
@@ -145,10 +148,11 @@ def of_rounds() -> Iterator[Tile]:
 
 
 TILES = (
-    *(Tile(SINGLE, rows, 64, blocks) for rows, blocks in ((16, 2), (32, 2), (64, 1), (128, 1))),
-    *(Tile(SINGLE, rows, 128) for rows in (64, 96, 128)),
+    *(Tile(SINGLE, rows, 64, 2) for rows in (16, 32)),
+    *(Tile(SINGLE, rows, columns) for columns in (64, 128) for rows in range(64, 161, 16)),
+    *(Tile(SINGLE, rows, 192) for rows in range(64, 145, 16)),
     *(Tile(SINGLE, rows, 64, split=2) for rows in (32, 64, 96, 128)),
-    *(Tile(SINGLE, rows, 128, split=2) for rows in (64, 96, 128, 160, 192)),
+    *(Tile(SINGLE, rows, 128, split=2) for rows in (64, 128, 160, 192)),
     Tile(SINGLE, 128, 128, split=4),
     *(Tile(WIDE, 128, columns) for columns in (192, 256)),
     *of_rounds(),
