@@ -16,6 +16,7 @@ MOST_STAGES, LEAST_STAGES = 8, 4  # of a ring
 SHARED_BYTES = 226 * 1024  # of a block, for stages and sums
 BUSY_AHEAD = 4  # stages of b that are loaded before the wait, if most multiprocessors have a tile
 FEW_ROWS, FEW_COLUMNS = 64, 32  # boxes of b that are mostly outside are slow: tiles must not be low
+MOST_SUMS = 1 << 25  # of tiles of several rounds: beyond that, the last round hardly counts
 WIDE_STAGES = 4
 WIDE_K = 128  # terms in the last steps, which multiply half of the columns at a time; a sum must be longer
 WIDE_AHEAD = 2  # stages of b that are loaded before the wait
@@ -89,6 +90,8 @@ class Tile:
         if self.split > 1 and (self.count(p) > AT_ONCE[self.split] or steps < 2 * self.split):
             return False
         if self.kind == SINGLE and self.rows < FEW_ROWS and p.n <= FEW_COLUMNS < p.m:
+            return False
+        if self.kind == ROUNDS and p.batch * p.m * p.n > MOST_SUMS:
             return False
         if self.halves and (p.batch > 1 or p.m % 2 or p.pitches[0] % SECTOR == 0):
             return False
