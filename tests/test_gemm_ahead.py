@@ -29,7 +29,7 @@ WHOLE_SUMS = [
 ]
 HALF_SUMS = [tile for tile in SINGLE if tile.split == 2]
 SEVERAL = [tile for tile in SINGLE if (tile.rows, tile.columns, tile.split) in ((80, 128, 1), (144, 192, 1))]
-WIDE = [tile for tile in TILES if tile.wide]
+WIDE = [tile for tile in TILES if tile.kind == RULES["WIDE"]]
 ROUNDS = [
     (rounds(64, 64, share_a=2, halves=True), GemmShape(200, 200, 712, "fp16", "bf16", "nt", 1, 0.5)),
     (rounds(80, 128, share_a=2, share_b=2), GemmShape(264, 200, 264, "bf16", "fp16", "nn", 2, constant="b")),

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from math import ceil
+from itertools import product
 
 from mini_dnn.ops.gemm import CODES, GemmShape
 from mini_dnn.variant import Call, Launch, TensorMap, Variant, ceil_div
@@ -16,31 +16,30 @@ MOST_STAGES, LEAST_STAGES = 8, 4  # of a ring
 SHARED_BYTES = 226 * 1024  # of a block, for stages and sums
 BUSY_AHEAD = 4  # stages of b that are loaded before the wait, if most multiprocessors have a tile
 FEW_ROWS, FEW_COLUMNS = 64, 32  # boxes of b that are mostly outside are slow: tiles must not be low
+FOUR_K = 4096  # the longest sum that a cluster of four blocks was tried for
 MOST_SUMS = 1 << 25  # of tiles of several rounds: beyond that, the last round hardly counts
-WIDE_STAGES = 4
 WIDE_K = 128  # terms in the last steps, which multiply half of the columns at a time; a sum must be longer
-WIDE_AHEAD = 2  # stages of b that are loaded before the wait
+WIDE_STAGES, WIDE_AHEAD = 4, 2  # of a ring; of b, loaded before the wait
 WARP_BYTES = 4096  # of c on their way out
 BAND = 16  # rows of tiles
 SINGLE, WIDE, ROUNDS, FINAL, SMALL, PARTS = range(6)  # kinds of tiles; the last three are those of OTHERS
 
-# The model: clocks at 1755 MHz, fitted to 2,000 times of 166 products on an H100
+# The model, in clocks at 1755 MHz, fitted to 2,000 times of 223 products on H100s
 AT_ONCE = {1: 132, 2: 66, 4: 30, 8: 15}  # clusters of so many blocks
-START = {SINGLE: 4210, WIDE: 2390, ROUNDS: 5270, FINAL: 4280, PARTS: 7000}  # launch, first loads, last stores
-AGAIN_CLOCKS = 1500  # until a block has taken the place of another one
-STEP_CLOCKS = 69  # of a step, whatever its size
-PRODUCT = 0.88  # clocks for 2,048 products: those of a GPU at 1,980 MHz
-LINE = 2.17  # clocks for a line of 128 bytes from L2, if all multiprocessors load
-ALONE = 0.175  # part of that if few do
-ODD_A, ODD_B = 0.64, 1.37  # more, if every second line does not start at a multiple of 32 bytes
-INTO = 1.42  # clocks until a line has come in, whichever block asked for it
-STORE = 9.1  # elements of c that go out in a clock
-CLUSTER_CLOCKS, FINAL_CLUSTER_CLOCKS = 2180, 150  # until all blocks of a cluster are there
-SPLIT_CLOCKS, SPLIT_CLOCK = 350, 0.115  # to hand over sums, and one of them
-SPLIT_LOADS = 0.23  # more of a line, as there are more of them
-SMALL_CLOCKS, SMALL_ROUND = 5000, 650  # of the tiles of OTHERS: see there
-SMALL_WAIT, SMALL_BYTES_CLOCK, THREADS_BYTES_CLOCK = 150, 81, 23
-PART_BYTES_CLOCK = 1700
+START = {SINGLE: 3590, WIDE: 2570, ROUNDS: 5520, FINAL: 4700, PARTS: 7800}  # launch, first loads, last stores
+AGAIN_CLOCKS = 940  # until a block has taken the place of another one
+STEP_CLOCKS = 66  # of a step, whatever its size
+PRODUCT = 0.79  # clocks for 2,048 products
+SHARED = 0.69  # clocks for 128 bytes that instructions read from shared memory, or that are loaded to it
+LINE = 2.14  # clocks for a line of 128 bytes from L2, if all multiprocessors load
+ALONE = 0.23  # part of that if few do
+ODD_A, ODD_B = 0.71, 1.1  # more, if every second line does not start at a multiple of 32 bytes
+STORE = 10.4  # elements of c that go out in a clock
+CLUSTER_CLOCKS, FINAL_CLUSTER_CLOCKS = 2470, 110  # until all blocks of a cluster are there
+SPLIT_CLOCKS, SPLIT_CLOCK = 530, 0.085  # to hand over sums, and one of them
+SPLIT_LOADS = 0.325  # more of a line, as there are more of them
+SMALL_CLOCKS, SMALL_ROUND, SMALL_WAIT = 4000, 650, 142  # of the tiles of OTHERS: see there
+SMALL_BYTES_CLOCK, THREADS_BYTES_CLOCK, PART_BYTES_CLOCK = 60, 25, 2000
 
 
 @dataclass(frozen=True)
@@ -56,11 +55,6 @@ class Tile:
     share_b: int = 1  # blocks below each other that share columns of b
     halves: bool = False  # whether rows are every second one: those start at the same place in a sector
     parts: int = 1  # blocks that share k through memory
-
-    @property
-    def wide(self) -> bool:
-        """Whether columns of c are columns of the instruction, and 64 rows are a warpgroup's."""
-        return self.kind == WIDE
 
     @property
     def pairs(self) -> int:
@@ -87,7 +81,8 @@ class Tile:
         steps = ceil_div(p.k, TILE_K)
         if self.kind == WIDE:
             return p.k > WIDE_K and self.count(p) <= AT_ONCE[1]
-        if self.split > 1 and (self.count(p) > AT_ONCE[self.split] or steps < 2 * self.split):
+        too_long = self.split > 2 and p.k > FOUR_K
+        if self.split > 1 and (too_long or self.count(p) > AT_ONCE[self.split] or steps < 2 * self.split):
             return False
         if self.kind == SINGLE and self.rows < FEW_ROWS and p.n <= FEW_COLUMNS < p.m:
             return False
@@ -103,7 +98,7 @@ class Tile:
         """The model: rounds of tiles, each as long as its products or its loads, and stores."""
         steps, clusters = ceil_div(ceil_div(p.k, TILE_K), self.split * self.parts), self.count(p) * self.parts
         if self.kind == SMALL:
-            return self.of_small(steps, clusters / AT_ONCE[1])
+            return self.of_small(steps, clusters)
         at_once = AT_ONCE[self.cluster]
         beside = min(self.blocks, ceil_div(clusters, at_once))  # blocks of a multiprocessor
         rounds = ceil_div(clusters, at_once * beside)
@@ -112,42 +107,38 @@ class Tile:
         odd_b = ODD_B * (p.pitches[1] % SECTOR > 0)
         lines = self.rows / self.share_a * (1 + odd_a) + self.columns / self.share_b * (1 + odd_b)
         split = 1 + SPLIT_LOADS * (self.split > 1)
-        loads = max(lines * LINE * (ALONE + (1 - ALONE) * busy), (self.rows + self.columns) * INTO) * split
-        products = self.rows * self.columns * TILE_K / 2048 * PRODUCT
-        # of the larger one, and more if both are as large
-        step = STEP_CLOCKS + beside * (products**6 + loads**6) ** (1 / 6)
+        loads = lines * LINE * (ALONE + (1 - ALONE) * busy) * split
+        products = self.rows * self.columns * TILE_K / 2048
+        width = self.rows if self.kind in (SINGLE, ROUNDS) else self.columns  # of the instruction
+        shared = products * (64 + 4096 / width) / 128 + self.rows + self.columns  # 128 bytes a clock
+        # of the longest one, and more if others are about as long
+        longest = sum(clocks**6 for clocks in (products * PRODUCT, shared * SHARED, loads)) ** (1 / 6)
         sums = self.rows * self.columns * beside
-        clocks = START[self.kind] + rounds * (steps * step + sums / self.split / STORE)
-        if self.kind == SINGLE:
-            clocks += (rounds - 1) * AGAIN_CLOCKS
+        clocks = START[self.kind] + rounds * (
+            steps * (STEP_CLOCKS + beside * longest) + sums / self.split / STORE
+        )
+        clocks += (self.kind == SINGLE) * (rounds - 1) * AGAIN_CLOCKS
         if self.split > 1:
             clocks += SPLIT_CLOCKS + sums * SPLIT_CLOCK
         elif self.cluster > 1:
             clocks += CLUSTER_CLOCKS if self.kind == ROUNDS else FINAL_CLUSTER_CLOCKS
         return clocks + (self.parts > 1) * (4 * self.parts * sums * self.count(p) / PART_BYTES_CLOCK)
 
-    def of_small(self, steps: int, each: float) -> float:
+    def of_small(self, steps: int, blocks: int) -> float:
         """Of tiles of gemm/v10_small: a block waits for its loads, or a multiprocessor makes those of all."""
         waits = steps * (SMALL_WAIT + self.step_bytes / SMALL_BYTES_CLOCK)
-        works = steps * self.step_bytes * each / THREADS_BYTES_CLOCK
-        return SMALL_CLOCKS + (ceil(each) - 1) * SMALL_ROUND + max(waits, works)
+        works = steps * self.step_bytes * blocks / AT_ONCE[1] / THREADS_BYTES_CLOCK
+        return SMALL_CLOCKS + (ceil_div(blocks, AT_ONCE[1]) - 1) * SMALL_ROUND + max(waits, works)
 
 
 def of_rounds() -> Iterator[Tile]:
     """Tiles of several rounds."""
-    heights = {
-        64: range(64, 257, 32),
-        128: range(64, 257, 16),
-        192: range(64, 193, 16),
-        256: range(128, 193, 16),
-    }
+    heights = {64: (64, 257, 32), 128: (64, 257, 16), 192: (64, 193, 16), 256: (128, 193, 16)}
     shares = ((1, 1), (1, 2), (2, 1), (2, 2), (4, 1), (1, 4), (2, 4), (4, 2))
     for columns, rows in heights.items():
-        for height in rows:
-            for share_a, share_b in shares:
-                if height % (8 * share_a) == 0:
-                    for halves in (False, True):
-                        yield Tile(ROUNDS, height, columns, 1, 1, share_a, share_b, halves)
+        for height, (share_a, share_b), halves in product(range(*rows), shares, (False, True)):
+            if height % (8 * share_a) == 0:
+                yield Tile(ROUNDS, height, columns, 1, 1, share_a, share_b, halves)
 
 
 TILES = (
@@ -228,7 +219,7 @@ def refuses(p: GemmShape) -> str:
 
 def threads(tile: Tile) -> int:
     """Of a block: warpgroups that multiply, and two warps that load, or a warpgroup with fewer registers."""
-    of_products = (tile.rows if tile.wide else tile.columns) // 64 // tile.pairs * 128
+    of_products = (tile.rows if tile.kind == WIDE else tile.columns) // 64 // tile.pairs * 128
     return of_products + (128 if tile.pairs > 1 else 64)
 
 
@@ -248,7 +239,7 @@ def defines(p: GemmShape) -> dict[str, int]:
     piece, buffers = pieces(tile)
     return {
         **{"ROWS": tile.rows, "COLUMNS": tile.columns, "TILE_K": TILE_K, "THREADS": threads(tile)},
-        **{"STAGES": stages(p, tile), "BLOCKS": tile.blocks, "SPLIT": tile.split, "WIDE": tile.wide},
+        **{"STAGES": stages(p, tile), "BLOCKS": tile.blocks, "SPLIT": tile.split, "WIDE": tile.kind == WIDE},
         **{"WHOLE": steps(p, tile) <= stages(p, tile), "AHEAD": ahead(p, tile)},
         **{"ROUNDS": tile.kind == ROUNDS, "PAIRS": tile.pairs, "PIECE": piece, "BUFFERS": buffers},
         **{
@@ -266,7 +257,7 @@ def maps(p: GemmShape, tile: Tile) -> list[TensorMap]:
     if tile.kind == ROUNDS:
         of_a, of_b, of_c = tile.rows // tile.share_a, 64 // tile.share_b, pieces(tile)[0]
     else:  # c: rows of a warp, or of a block
-        of_a, of_b, of_c = tile.rows, 64, 16 if tile.wide else tile.rows // tile.split
+        of_a, of_b, of_c = tile.rows, 64, 16 if tile.kind == WIDE else tile.rows // tile.split
     found = []
     for name, height, pitch, length in zip("abc", (of_a, of_b, of_c), p.pitches, p.lengths, strict=True):
         lines = p.arrays[name].shape[1]
@@ -281,14 +272,12 @@ def plan(p: GemmShape) -> list[Launch | Call]:
     """Blocks or clusters for the tiles, or a call."""
     tile = choose(p)
     if tile is None:
-        best = fastest(p)
-        other = OTHERS if best is None or best.kind != FINAL else FINAL_RUNG
+        other = FINAL_RUNG if (best := fastest(p)) and best.kind == FINAL else OTHERS
         return [Call(other, p, {name: name for name in p.arrays})]
     shared = stages(p, tile) * tile.step_bytes + sums_bytes(tile)
     if tile.kind == ROUNDS:
-        tiles = tile.count(p)
-        clusters = ceil_div(tiles, ceil_div(tiles, AT_ONCE[tile.cluster]))  # no more than rounds need
-        grid: tuple[int, ...] = (clusters * tile.cluster,)
+        rounds = ceil_div(tile.count(p), AT_ONCE[tile.cluster])
+        grid: tuple[int, ...] = (ceil_div(tile.count(p), rounds) * tile.cluster,)  # no more than they need
         m, batch = (p.m // 2, 2) if tile.halves else (p.m, p.batch)
         kernel, numbers = "gemm_rounds", (m, p.n, p.k, batch, float(p.alpha))
     else:
