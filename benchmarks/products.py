@@ -10,7 +10,8 @@ take turns, so that clock rates and other load on the GPU are the same for all.
 - ``sustained``: turns follow each other without rest. Then power limits a large product.
 
 ``--random 200`` adds 200 problems of random sizes up to 4096, including odd ones. They are timed in short
-turns and not compared with float64.
+turns, and audited instead of compared element by element. With ``--multiple 8``, all sizes are multiples of
+8, and every second problem is drawn on a logarithmic scale. ``--seed`` draws others.
 
 Kernels that may start early (programmatic dependent launch) do so in the rows ``early``. In the rows without
 that word, every kernel waits for the previous one, as those of cuBLAS do.
@@ -24,7 +25,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
@@ -63,6 +64,7 @@ class Mode:
     rest_s: float
 
 
+Check = Callable[[Planned, Arrays, Arrays], str]  # of outputs; the result is a remark
 QUICK = Mode("random", 3, 0.002, 0.0)
 MODES = {"burst": Mode("burst", 5, 0.004, 0.06), "sustained": Mode("sustained", 5, 0.05, 0.0)}
 
@@ -88,8 +90,10 @@ def sets_of(problem: Any) -> int:
 
 
 @contextmanager
-def chain(name: str, planned: Planned, arrays: Arrays, device: Device, check: bool) -> Iterator[Candidate]:
-    """Yield a graph with one product per set of operands. The first result is compared with float64."""
+def chain(
+    name: str, planned: Planned, arrays: Arrays, device: Device, check: Check | None
+) -> Iterator[Candidate]:
+    """Yield a graph with one product per set of operands. The last result is checked."""
     problem = planned.problem
     with ExitStack() as stack:
         module = device.compile(planned.source, planned.defines)
@@ -113,7 +117,10 @@ def chain(name: str, planned: Planned, arrays: Arrays, device: Device, check: bo
         graph = device.capture(work)
         stack.callback(graph.free)
         if check:
-            compare(name, planned, arrays, executions[-1], device)
+            print(
+                f"  {name:34s} {check(planned, arrays, outputs_of(executions[-1], problem, device))}",
+                flush=True,
+            )
         yield Candidate(name, graph, len(executions))
 
 
@@ -124,15 +131,26 @@ def share(execution: Execution, other: Execution, names: Iterable[str]) -> None:
         execution.buffers[name] = other.buffers[name]
 
 
-def compare(name: str, planned: Planned, arrays: Arrays, execution: Execution, device: Device) -> None:
-    """Print whether the result of a chain agrees with float64."""
-    problem = planned.problem
+def outputs_of(execution: Execution, problem: Any, device: Device) -> Arrays:
+    """The results of an execution on the host."""
     outputs = {}
     for key, array in problem.named("out").items():
         outputs[key] = np.empty(array.shape, array.dtype)
         device.copy_out(execution.buffers[key], outputs[key])
-    found = verify(OPERATION, problem, arrays, outputs, planned.precision)
-    print(f"  {name:34s} {'agrees' if found.ok else 'WRONG'}: {found}", flush=True)
+    return outputs
+
+
+def compare(planned: Planned, arrays: Arrays, outputs: Arrays) -> str:
+    """Whether results agree with float64."""
+    found = verify(OPERATION, planned.problem, arrays, outputs, planned.precision)
+    return f"{'agrees' if found.ok else 'WRONG'}: {found}"
+
+
+def audit(planned: Planned, arrays: Arrays, outputs: Arrays) -> str:
+    """The same in a fraction of the time, by sums over a few columns."""
+    assert OPERATION.audit, "products have one"
+    wrong = OPERATION.audit(planned.problem, arrays, outputs, planned.precision, np.random.default_rng())
+    return f"WRONG: {wrong}" if wrong else "agrees, audited"
 
 
 def take_turns(candidates: Sequence[Candidate], mode: Mode, device: Device) -> dict[str, list[float]]:
@@ -184,11 +202,15 @@ def build_plans(plans: Iterable[Planned], device: Device) -> None:
         list(pool.map(lambda c: build_cubin(c.source, dict(c.defines), nvcc_arch(device.arch)), wanted))
 
 
-def random_problems(count: int) -> Iterator[tuple[Any, Arrays]]:
+def random_problems(count: int, multiple: int, seed: int) -> Iterator[tuple[Any, Arrays]]:
     """Yield problems of random sizes in halves, with inputs from one pool."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     pool = rng.standard_normal(LARGEST**2, np.float32).astype(np.float16)
-    for m, n, k in rng.integers(1, LARGEST + 1, (count, 3)).tolist():
+    most = LARGEST // multiple
+    sizes = rng.integers(1, most + 1, (count, 3))
+    if multiple > 1:
+        sizes[::2] = np.exp(rng.uniform(0, np.log(most + 1), sizes[::2].shape))  # rounded down
+    for m, n, k in (sizes * multiple).tolist():
         problem = GemmShape(m, n, k, "fp16", "fp16")
         yield problem, {"a": pool[: m * k].reshape(1, m, k), "b": pool[: k * n].reshape(1, k, n)}
 
@@ -199,7 +221,7 @@ def measure(
     impl: Sequence[str],
     modes: Sequence[Mode],
     device: Device,
-    check: bool,
+    check: Check | None,
 ) -> list[Row]:
     """Measure one problem: every variant that supports it, in every mode."""
     rows = []
@@ -247,21 +269,24 @@ def main(words: Sequence[str] | None = None) -> int:
         help="a problem, such as 4096,4096,4096,fp16,fp16; may be repeated",
     )
     parser.add_argument("--random", type=int, default=0, help="number of additional problems of random sizes")
+    parser.add_argument("--multiple", type=int, default=1, help="number that divides random sizes")
+    parser.add_argument("--seed", type=int, default=0, help="of random sizes")
     parser.add_argument("--modes", default="burst,sustained", help="default: %(default)s")
-    parser.add_argument("--no-check", action="store_true", help="do not compare results with float64")
+    parser.add_argument("--no-check", action="store_true", help="do not check results")
     parser.add_argument("--out", type=Path, help="write the results to this JSON file")
     given = parser.parse_args(words)
     modes = [MODES[name] for name in given.modes.split(",")]
-    impl, check = given.impl.split(","), not given.no_check
+    impl = given.impl.split(",")
+    whole, brief = (None, None) if given.no_check else (compare, audit)
     rows: list[Row] = []
     with closing(open_device("cuda")) as device:
         problems = [OPERATION.parse(text) for text in given.shapes]
-        chosen = list(random_problems(given.random)) if given.random else []
+        chosen = list(random_problems(given.random, given.multiple, given.seed)) if given.random else []
         build_ahead([*problems, *(problem for problem, _ in chosen)], impl, device)
         for problem in problems:
-            rows += measure(problem, OPERATION.inputs(problem, 0), impl, modes, device, check)
+            rows += measure(problem, OPERATION.inputs(problem, 0), impl, modes, device, whole)
         for problem, arrays in chosen:
-            rows += measure(problem, arrays, impl, [QUICK], device, False)
+            rows += measure(problem, arrays, impl, [QUICK], device, brief)
         if given.out:
             about = {"note": NOTE, "device": device.description, "commit": commit(), "versions": versions()}
             given.out.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""``gemm/v11_ahead``: its tiles, the loads before its wait, and problems left to another rung."""
+"""``gemm/v11_ahead``: its tiles, the choice of one, the loads before its wait, and what other rungs take."""
 
 from dataclasses import replace
 from typing import Any
@@ -16,10 +16,25 @@ from mini_dnn.variant import Launch, find
 RUNG = find("gemm/v11_ahead")
 RULES: dict[str, Any] = RUNG.plan.__globals__  # type: ignore[union-attr]
 TILES: list[Any] = list(RULES["TILES"])
-WHOLE_SUMS, HALF_SUMS = (
-    [tile for tile in TILES if tile.split == split and not tile.wide] for split in (1, 2)
-)
-WIDE = [tile for tile in TILES if tile.wide]
+
+
+def rounds(rows: int, columns: int, **shares: Any) -> Any:
+    """A tile of several rounds."""
+    return RULES["Tile"](RULES["ROUNDS"], rows, columns, **shares)
+
+
+SINGLE = [tile for tile in TILES if tile.kind == RULES["SINGLE"]]
+WHOLE_SUMS = [
+    tile for tile in SINGLE if tile.split == 1 and tile.columns == 64 and tile.rows in (16, 32, 64, 128)
+]
+HALF_SUMS = [tile for tile in SINGLE if tile.split == 2]
+SEVERAL = [tile for tile in SINGLE if (tile.rows, tile.columns, tile.split) in ((80, 128, 1), (144, 192, 1))]
+WIDE = [tile for tile in TILES if tile.kind == RULES["WIDE"]]
+ROUNDS = [
+    (rounds(64, 64, share_a=2, halves=True), GemmShape(200, 200, 712, "fp16", "bf16", "nt", 1, 0.5)),
+    (rounds(80, 128, share_a=2, share_b=2), GemmShape(264, 200, 264, "bf16", "fp16", "nn", 2, constant="b")),
+    (rounds(144, 256, share_b=2, halves=True), GemmShape(300, 264, 72, "fp16", "fp16")),
+]
 SHORTEST = GemmShape(136, 264, 136, "fp16", "fp16")  # smallest k of wide tiles: a step before the last two
 # Blocks have 8 or 9 steps, more than a ring has stages
 LONG = GemmShape(75, 136, 1096, "fp16", "bf16", "nt", 2, 0.5)
@@ -42,7 +57,8 @@ def launch(problem: GemmShape) -> Launch:
     ("tile", "problem"),
     [
         *((tile, problem) for tile in WHOLE_SUMS for problem in PROBLEMS),
-        *((tile, LONG) for tile in (HALF_SUMS[0], HALF_SUMS[2])),
+        *((tile, PROBLEMS[3]) for tile in SEVERAL),  # warpgroups
+        *((tile, LONG) for tile in (HALF_SUMS[0], HALF_SUMS[2], HALF_SUMS[-1])),
         *((WIDE[i], problem) for i, problem in ((0, PROBLEMS[0]), (0, SHORTEST), (1, PROBLEMS[3]))),
     ],
     ids=lambda value: value.text if isinstance(value, GemmShape) else str(value),
@@ -54,7 +70,22 @@ def test_tiles(problem: GemmShape, tile: Any, device: Device, monkeypatch: pytes
     assert solved(RUNG, problem, device, seed=1).ok
 
 
-@pytest.mark.parametrize("tile", TILES, ids=str)
+@pytest.mark.parametrize(("tile", "problem"), ROUNDS, ids=str)
+def test_tiles_of_several_rounds(
+    problem: GemmShape, tile: Any, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few blocks, so that each has several tiles."""
+    monkeypatch.setitem(RULES, "choose", lambda p: tile)
+    monkeypatch.setitem(RULES, "AT_ONCE", {tile.cluster: 1})
+    assert launch(problem).kernel == "gemm_rounds"
+    assert launch(problem).grid == (tile.cluster,)
+    assert solved(RUNG, problem, device, seed=1).ok
+
+
+ALONE = [tile for tile in TILES if tile.share_a == tile.share_b == 1 and not tile.halves]
+
+
+@pytest.mark.parametrize("tile", ALONE, ids=str)
 def test_blocks_have_the_shared_memory_that_they_need(tile: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(RULES, "choose", lambda p: tile)
     of_block = launch(GemmShape(4096, 4096, 4096, "fp16", "fp16")).shared_bytes + 2 * 1024
@@ -67,6 +98,7 @@ def test_blocks_have_the_shared_memory_that_they_need(tile: Any, monkeypatch: py
         (WHOLE_SUMS[-1], PROBLEMS[0]),
         *((tile, PROBLEMS[3]) for tile in (*WHOLE_SUMS[::3], WIDE[1])),
         (HALF_SUMS[0], LONG),
+        ROUNDS[1],
     ],
     ids=lambda value: value.text if isinstance(value, GemmShape) else str(value),
 )
@@ -124,17 +156,9 @@ def test_what_is_not_constant_is_found_by_checked_mode() -> None:
 @pytest.mark.parametrize(
     "problem",
     [
-        GemmShape(2304, 2048, 2048, "fp16", "fp16"),  # more than a round of wide tiles
-        GemmShape(2048, 2048, 128, "fp16", "fp16"),
-        GemmShape(2048, 2024, 2048, "fp16", "fp16"),  # boxes of b that share lines of the cache
         GemmShape(512, 512, 512, "fp16", "fp32"),
         GemmShape(512, 512, 512, "fp16", "fp16", beta=1.0),
         GemmShape(512, 512, 512, "fp16", "fp16", "tn"),
-        GemmShape(16, 4096, 1024, "fp16", "fp16"),
-        GemmShape(256, 256, 4096, "fp16", "fp16"),  # a few tiles: more than two blocks for each
-        GemmShape(512, 512, 8192, "fp16", "fp16"),
-        GemmShape(384, 1056, 3000, "fp16", "fp16"),  # more tiles than that, but a quarter of the blocks idle
-        GemmShape(600, 1024, 2048, "fp16", "fp16"),  # too many tiles
         GemmShape(512, 511, 512, "fp16", "fp16"),
         GemmShape(1, 512, 512, "fp16", "fp16"),
     ],
@@ -146,26 +170,10 @@ def test_other_problems_are_left_to_v10(problem: GemmShape) -> None:
     assert planned.codes[-1].source.parent.name in ("v10_small", "v8_final")
 
 
-@pytest.mark.parametrize(
-    ("sizes", "rows"),
-    [((275, 880, 3840), 96), ((64, 4096, 4096), 64), ((32, 2048, 2048), 32), ((512, 1024, 2048), 128)],
-)
-def test_two_blocks_share_a_long_k(sizes: tuple[int, int, int], rows: int) -> None:
-    step = launch(GemmShape(*sizes, "fp16", "fp16"))
-    assert step.cluster == 2
-    assert step.grid == (2 * -(-sizes[0] // rows), sizes[1] // 64 + (sizes[1] % 64 > 0), 1)
-
-
-@pytest.mark.parametrize(
-    ("sizes", "columns"),
-    [
-        ((2048, 2048, 2048), 256),
-        ((1000, 4096, 256), 256),
-        ((4224, 1024, 192), 256),
-        ((1500, 2048, 1024), 192),
-    ],
-)
-def test_wide_tiles_take_one_round(sizes: tuple[int, int, int], columns: int) -> None:
-    step = launch(GemmShape(*sizes, "fp16", "fp16"))
-    assert step.grid == (-(-sizes[0] // 128), -(-sizes[1] // columns), 1)
-    assert step.block == (320,)
+def test_the_last_block_of_a_cluster_has_work() -> None:
+    """What the model may choose gives each block of a cluster a row or a column of tiles."""
+    problem = GemmShape(300, 264, 712, "fp16", "fp16")
+    for tile in (tile for tile in TILES if tile.takes(problem) and tile.kind == RULES["ROUNDS"]):
+        m = problem.m // 2 if tile.halves else problem.m
+        assert tile.rows * (tile.share_b - 1) < m
+        assert tile.columns * (tile.share_a - 1) < problem.n

@@ -359,3 +359,9 @@ def test_arguments_of_another_kind(quick_emulator: EmulatorDevice) -> None:
     ]:
         with pytest.raises(LaunchError, match=message):
             quick_emulator.launch(module, "values", (1,), (32,), args)
+
+
+@pytest.mark.parametrize(("pitch", "promotion"), [(64, 256), (72, 128), (80, 128)])
+def test_l2_reads_less_if_lines_are_parts_of_cache_lines(pitch: int, promotion: int) -> None:
+    box = TensorMap("x", (8, 64), (8, 64), (pitch,))
+    assert box.geometry((8, pitch), "float16", 8 * pitch * 2).promotion == promotion

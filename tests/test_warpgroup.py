@@ -22,6 +22,7 @@ KINDS = [
     (64, "Half", False, False),
     (96, "Half", False, True),
     (128, "Bfloat", True, False),
+    (144, "Half", True, False),
     (192, "Half", True, True),
     (256, "Bfloat", False, True),
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+CACHE_LINE = 128  # bytes
 ELEMENTS = {"float16": 2, "bfloat16": 2, "float32": 4}  # bytes
 SWIZZLES = (0, 32, 64, 128)
 UNIT = 16  # bytes, the granularity of copies
@@ -57,6 +58,11 @@ class MapGeometry:
     def pitches(self) -> tuple[int, ...]:
         """The `strides` in bytes."""
         return tuple(stride * self.itemsize for stride in self.strides)
+
+    @property
+    def promotion(self) -> int:
+        """The bytes that L2 reads from memory at least: fewer if lines of a box are in two cache lines."""
+        return 128 if any(pitch % CACHE_LINE for pitch in self.pitches) else 256
 
     @property
     def nbytes(self) -> int:

@@ -1,8 +1,10 @@
 // Products of a warpgroup with both operands in shared memory. COLUMNS, TYPE, TRANSPOSED_A, TRANSPOSED_B are macros.
-#include <mini_dnn/ptx_narrow.cuh>
+#include <mini_dnn/ptx_widths.cuh>
 
 #if COLUMNS < 64
 #define PRODUCT wgmma_narrow
+#elif COLUMNS == 144
+#define PRODUCT wgmma_any_width
 #else
 #define PRODUCT wgmma_m64k16
 #endif

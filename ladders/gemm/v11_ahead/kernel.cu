@@ -10,16 +10,22 @@
 //           and stores it by one copy. The next kernel may start when this one has requested as much of a as there is
 //           room for. Such tiles are also faster if nothing is constant. If there are few tiles and k is long, two
 //           blocks of a cluster share the k of a tile, and send each other half of their sums, as in gemm/v8_final. If
-//           tiles of 128 x 192 or 128 x 256 take one round, and tiles of 128 x 128 more, a block has a wide tile: c is
-//           not transposed, two warpgroups have 64 rows each, and no blocks of a cluster wait for each other. If there
-//           are 256 columns, the last two steps multiply half of them, and then the other half, so that the first half
-//           is stored while the other one is multiplied. If most multiprocessors have a tile, only some stages of b
-//           are loaded before the wait, as more would delay a. All other problems are calls of gemm/v10_small.
-//           variant.py has the limits.
+//           tiles of 128 x 192 or 128 x 256 take one round, a block may have a wide tile: c is not transposed, two
+//           warpgroups have 64 rows each, and no blocks of a cluster wait for each other. If there are 256 columns, the
+//           last two steps multiply half of them, and then the other half, so that the first half is stored while the
+//           other one is multiplied. If most multiprocessors have a tile, only some stages of b are loaded before the
+//           wait, as more would delay a. Other products have tiles of one size for several rounds (rounds.cuh). ROWS is
+//           any multiple of 16, so that tiles fill the last round, too. Up to eight blocks of a cluster share rows of a
+//           and columns of b, so that L2 delivers less. variant.py has a model of the time, which chooses among all of
+//           these and the tiles of gemm/v10_small and gemm/v8_final.
 // Layout    as gemm/v8_final. Stages have ROWS rows of a and COLUMNS columns of b. The results of a tile are ROWS lines
 //           of 128 bytes with 128-byte swizzle; of a tile with two blocks, each has half of them; of a wide tile, each
-//           warp has two parts of 16 rows and 64 columns.
-// Mapping   a block or a cluster for each tile; one or two warpgroups multiply, one warp loads a and another one b.
+//           warp has two parts of 16 rows and 64 columns. HALVES: the copy engine reads whole sectors of 32 bytes. If
+//           the pitch of a is an odd multiple of 16 bytes, every second row starts in the middle of one, and a box of
+//           such rows takes twice as long. A tile then has only even or only odd rows of a and c, and the boxes of odd
+//           rows begin 8 terms earlier, where a sector starts.
+// Mapping   a block or a cluster for each tile, or for tile after tile; one to three warpgroups multiply, one warp
+//           loads a and another one b.
 // Roofline  m = n = k = 512: 0.27 GFLOP, 0.0003 ms at 990 TFLOP/s. A block loads 64 KB of b before the wait, and 32 KB
 //           of a after it: 500 clocks. With 700 until the first of them are there, 1,000 of products, 500 until c is
 //           stored, and 1,600 from there to the next wait: 4,300 clocks, 0.0022 ms at 1.98 GHz. 275 x 880 x 3840: 1.9
@@ -35,28 +41,31 @@
 // Hazards   as gemm/v7_specialised. In addition: b is read before grid_wait() if the problem says that it is constant.
 //           Nothing that may still run when the kernel starts may write it: no launch of the plan, and not the work
 //           just ahead of the plan. The threads that multiply wait for a, and so for grid_wait(), before c is written.
-//           No block of a cluster may exit while the other one sends it sums. The product of 256 columns before the
-//           halves may still be in flight when they start. Only wgmma_fence() orders products of another shape.
+//           No block of a cluster may exit while another one sends it sums or boxes. A stage is free when all blocks
+//           that receive boxes of this one have read it: those below it and those beside it. The product of 256 columns
+//           before the halves may still be in flight when they start. Only wgmma_fence() orders products of another
+//           shape.
 // Source    PTX ISA, "griddepcontrol", "stmatrix"; mini_dnn/implicit.cuh.
 #include <mini_dnn/lines.cuh>
-#include <mini_dnn/ptx_narrow.cuh>
+#include <mini_dnn/ptx_widths.cuh>
 
 using Operand = std::conditional_t<IN_TYPE == sums::fp16, ptx::Half, ptx::Bfloat>;
 using Out = sums::Element<OUT_TYPE>;
 
 constexpr int A_BYTES = ROWS * TILE_K * 2, B_BYTES = COLUMNS * TILE_K * 2, STAGE_BYTES = A_BYTES + B_BYTES;
 constexpr int BOX_BYTES = 64 * TILE_K * 2;  // of 64 columns of b
-constexpr bool WIDE = COLUMNS > 64;         // a tile in which c is not transposed
-constexpr int WARPGROUPS = WIDE ? ROWS / 64 : 1;
-constexpr int GROUPS = (WIDE ? COLUMNS : ROWS) / 8;  // of 8 columns of c; of 8 rows if c is transposed
-constexpr int PART = GROUPS / SPLIT;                 // of those that a block adds up and stores
-constexpr int ROWS_BYTES = 8 * 64 * 2;               // of 8 rows of c on their way out
-constexpr int SLOT = 128;                            // of four sums, from another block: a place for each thread
+constexpr int SHARE = SHARE_A * SHARE_B;
+constexpr int WARPGROUPS = (WIDE ? ROWS : COLUMNS) / 64 / PAIRS;  // WIDE: c is not transposed
+constexpr int GROUPS = (WIDE ? COLUMNS : ROWS) / 8;               // of 8 columns of c; of 8 rows if c is transposed
+constexpr int PART = GROUPS / SPLIT;                              // of those that a block adds up and stores
+constexpr int ROWS_BYTES = 8 * 64 * 2;                            // of 8 rows of c on their way out
+constexpr int SLOT = WARPGROUPS * 128;  // of four sums, from another block: a place for each thread
 constexpr int LOADER_OF_A = WARPGROUPS * 128, LOADER_OF_B = LOADER_OF_A + 32;  // threads
 // A thread can start its loads before the mbarriers of the other one are there. But if b is ahead, a chain of products
 // was found to be slower then, except with wide tiles.
 constexpr bool MEET_FIRST = AHEAD > 0 && !WIDE;
-static_assert(TILE_K == 64 && THREADS == LOADER_OF_B + 32, "warpgroups that multiply, and two warps that load");
+static_assert(TILE_K == 64 && THREADS == (PAIRS > 1 ? LOADER_OF_A + 128 : LOADER_OF_B + 32),
+              "warpgroups that multiply, and two warps that load");
 static_assert(GROUPS % (2 * SPLIT) == 0, "equal parts, of pairs of groups");
 
 #include "../v8_final/stage.cuh"
@@ -65,6 +74,9 @@ static_assert(GROUPS % (2 * SPLIT) == 0, "equal parts, of pairs of groups");
 #include "tile.cuh"
 #include "wide.cuh"
 
+#if ROUNDS
+#include "rounds.cuh"
+#else
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     gemm_ahead(const __grid_constant__ ptx::TensorMap a, const __grid_constant__ ptx::TensorMap b,
                const __grid_constant__ ptx::TensorMap c, int k, float alpha) {
@@ -134,14 +146,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
       multiply_wide(d, memory, ring, steps, warpgroup);
       store_wide(d, c, alpha, c_rows, row, column, entry);
     } else {
-      multiply(d, memory, ring, steps);
+      char* const own = c_rows + warpgroup * PART * ROWS_BYTES;
+      multiply(d, memory, ring, steps, warpgroup);
       if constexpr (SPLIT > 1) {
         float sum[PART][4];
         ptx::cluster_wait();  // the other block has started, and its mbarriers are initialised
-        add_up(d, sum, reinterpret_cast<float4*>(c_rows + PART * ROWS_BYTES), &ring.landed, rank);
-        stage_rows(sum, alpha, c_rows);
+        add_up(d, sum, reinterpret_cast<float4*>(c_rows + WARPGROUPS * PART * ROWS_BYTES), &ring.landed, rank);
+        stage_rows<PART>(sum, 0, alpha, own);
       } else {
-        stage_rows(d, alpha, c_rows);
+        stage_rows<PART>(d, 0, alpha, own);
       }
     }
   } else if (threadIdx.x == LOADER_OF_A) {
@@ -156,7 +169,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   if (SPLIT > 1 && threadIdx.x >= LOADER_OF_A) ptx::cluster_wait();
   __syncthreads();  // rows of c are complete
   if (threadIdx.x == 0) {
-    ptx::tensor_store(c, column, row + rank * PART * 8, entry, c_rows);
+#pragma unroll
+    for (int i = 0; i < WARPGROUPS; i++)
+      ptx::tensor_store(c, column + 64 * i, row + rank * PART * 8, entry, c_rows + i * PART * ROWS_BYTES);
     ptx::bulk_commit();
     ptx::bulk_wait_read<0>();  // before the block exits and its memory is reused
   }
@@ -166,3 +181,4 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     ptx::cluster_wait();
   }
 }
+#endif

@@ -15,10 +15,12 @@ struct Ring {
     ptx::fence_mbarrier_init();
   }
   __device__ __forceinline__ void init_empty() {
-    for (int i = 0; i < STAGES; i++) ptx::mbarrier_init(empty + i, WARPGROUPS * 4);  // the warps that multiply
-    if (SPLIT == 1) return;
-    ptx::mbarrier_init(&landed, 1);
-    ptx::mbarrier_arrive_expect_tx(&landed, (SPLIT - 1) * PART * SLOT * 16);
-    ptx::fence_mbarrier_init();
+    constexpr int readers = SHARE_A + SHARE_B - 1;  // blocks that receive what this one loads
+    for (int i = 0; i < STAGES; i++) ptx::mbarrier_init(empty + i, readers * WARPGROUPS * 4);  // warps that multiply
+    if (SPLIT > 1) {
+      ptx::mbarrier_init(&landed, 1);
+      ptx::mbarrier_arrive_expect_tx(&landed, (SPLIT - 1) * PART * SLOT * 16);
+    }
+    if (SPLIT > 1 || SHARE > 1) ptx::fence_mbarrier_init();  // other blocks arrive there
   }
 };

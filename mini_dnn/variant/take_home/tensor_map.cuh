@@ -49,21 +49,25 @@ inline TensorMap tensor_map(const Pointer& buffer, CUtensorMapDataType type, std
   std::reverse(distances.begin(), distances.end());
   std::reverse(box.begin(), box.end());
   std::vector<cuuint32_t> every(shape.size(), 1);
+  // L2 reads fewer bytes at a time if lines of a box are parts of two cache lines.
+  const bool parted =
+      std::any_of(distances.begin(), distances.end(), [](cuuint64_t bytes) { return bytes % 128 != 0; });
+  const auto promotion = parted ? CU_TENSOR_MAP_L2_PROMOTION_L2_128B : CU_TENSOR_MAP_L2_PROMOTION_L2_256B;
   TensorMap found;
   CUresult status;
   if (windows.empty()) {
     const auto encode = driver_function<decltype(&cuTensorMapEncodeTiled)>("cuTensorMapEncodeTiled");
-    status = encode(&found.map, type, cuuint32_t(shape.size()), buffer.address, shape.data(), distances.data(),
-                    box.data(), every.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
-                    CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    status =
+        encode(&found.map, type, cuuint32_t(shape.size()), buffer.address, shape.data(), distances.data(), box.data(),
+               every.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, promotion, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   } else {
     const auto encode = driver_function<decltype(&cuTensorMapEncodeIm2col)>("cuTensorMapEncodeIm2col");
     const int size = windows[0], padding = windows[2];
     const int lower[2] = {-padding, -padding}, upper[2] = {padding - size + 1, padding - size + 1};
     every[1] = every[2] = cuuint32_t(windows[1]);
     status = encode(&found.map, type, cuuint32_t(shape.size()), buffer.address, shape.data(), distances.data(), lower,
-                    upper, box[0], box[1], every.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
-                    CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+                    upper, box[0], box[1], every.data(), CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, promotion,
+                    CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   }
   if (status != CUDA_SUCCESS) {
     std::fprintf(stderr, "the driver makes no tensor map: error %d\n", int(status));

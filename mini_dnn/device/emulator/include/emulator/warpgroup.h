@@ -65,6 +65,12 @@ EMULATOR_ACCESS void wgmma_narrow(float (&d)[columns / 8][4], unsigned long long
   static_assert(columns == 16 || columns == 32, "the sizes that mini_dnn/ptx_narrow.cuh writes out");
   product_of<columns, Type, transposed_a, transposed_b>(d, a, b, accumulate, site);
 }
+template <int columns, class Type, bool transposed_a, bool transposed_b>
+EMULATOR_ACCESS void wgmma_any_width(float (&d)[columns / 8][4], unsigned long long a, unsigned long long b,
+                                     bool accumulate, Site site = Site::current()) {
+  static_assert(columns % 16 == 0 && columns != 48 && columns <= 256, "the sizes that mini_dnn/ptx_widths.cuh has");
+  product_of<columns, Type, transposed_a, transposed_b>(d, a, b, accumulate, site);
+}
 EMULATOR_ACCESS void wgmma_m64n120k16(float (&d)[15][4], unsigned long long a, unsigned long long b, bool accumulate,
                                       Site site = Site::current()) {
   note_result(d);
