@@ -16,21 +16,23 @@ MOST_STAGES, LEAST_STAGES = 8, 4  # of a ring
 SHARED_BYTES = 226 * 1024  # of a block, for stages and sums
 BUSY_AHEAD = 4  # stages of b that are loaded before the wait, if most multiprocessors have a tile
 FEW_ROWS, FEW_COLUMNS = 64, 32  # boxes of b that are mostly outside are slow: tiles must not be low
-LARGE, LARGE_K = 192 * 144, 1024  # sums of a tile that leaves room for three stages; not enough for a long k
 FOUR_K = 4096  # the longest sum that a cluster of four blocks was tried for
 MOST_SUMS = 1 << 25  # of tiles of several rounds: beyond that, the last round hardly counts
 WIDE_K = 128  # terms in the last steps, which multiply half of the columns at a time; a sum must be longer
 WIDE_STAGES, WIDE_AHEAD = 4, 2  # of a ring; of b, loaded before the wait
-WARP_BYTES, BAND = 4096, 16  # of c on their way out; rows of tiles
+WARP_BYTES = 4096  # of c on their way out
+BAND = 16  # rows of tiles
 SINGLE, WIDE, ROUNDS, FINAL, SMALL, PARTS = range(6)  # kinds of tiles; the last three are those of OTHERS
 
 # The model, in clocks at 1755 MHz, fitted to 2,000 times of 223 products on H100s
 AT_ONCE = {1: 132, 2: 66, 4: 30, 8: 15}  # clusters of so many blocks
-START = {SINGLE: 3590, WIDE: 3170, ROUNDS: 5520, FINAL: 5300, PARTS: 7800}  # launch, first loads, last stores
-AGAIN_CLOCKS, STEP_CLOCKS = 940, 66  # until a block takes the place of another; of a step, whatever its size
+START = {SINGLE: 3590, WIDE: 2570, ROUNDS: 5520, FINAL: 4700, PARTS: 7800}  # launch, first loads, last stores
+AGAIN_CLOCKS = 940  # until a block has taken the place of another one
+STEP_CLOCKS = 66  # of a step, whatever its size
 PRODUCT = 0.79  # clocks for 2,048 products
 SHARED = 0.69  # clocks for 128 bytes that instructions read from shared memory, or that are loaded to it
-LINE, ALONE = 2.14, 0.23  # clocks for a line of 128 bytes from L2, if all load; part of that if few do
+LINE = 2.14  # clocks for a line of 128 bytes from L2, if all multiprocessors load
+ALONE = 0.23  # part of that if few do
 ODD_A, ODD_B = 0.71, 1.1  # more, if every second line does not start at a multiple of 32 bytes
 STORE = 10.4  # elements of c that go out in a clock
 CLUSTER_CLOCKS, FINAL_CLUSTER_CLOCKS = 2470, 110  # until all blocks of a cluster are there
@@ -84,8 +86,6 @@ class Tile:
             return False
         if self.kind == SINGLE and self.rows < FEW_ROWS and p.n <= FEW_COLUMNS < p.m:
             return False
-        if self.kind == SINGLE and self.rows * self.columns > LARGE:  # one round
-            return p.k <= LARGE_K and self.count(p) <= AT_ONCE[1]
         if self.kind == ROUNDS and p.batch * p.m * p.n > MOST_SUMS:
             return False
         if self.halves and (p.batch > 1 or p.m % 2 or p.pitches[0] % SECTOR == 0):
@@ -143,9 +143,8 @@ def of_rounds() -> Iterator[Tile]:
 
 TILES = (
     *(Tile(SINGLE, rows, 64, 2) for rows in (16, 32)),
-    *(Tile(SINGLE, rows, 64) for rows in range(64, 161, 16)),
-    *(Tile(SINGLE, rows, 128) for rows in range(64, 257, 16)),
-    *(Tile(SINGLE, rows, 192) for rows in range(64, 193, 16)),
+    *(Tile(SINGLE, rows, columns) for columns in (64, 128) for rows in range(64, 161, 16)),
+    *(Tile(SINGLE, rows, 192) for rows in range(64, 145, 16)),
     *(Tile(SINGLE, rows, 64, split=2) for rows in (32, 64, 96, 128)),
     *(Tile(SINGLE, rows, 128, split=2) for rows in (64, 128, 160, 192)),
     Tile(SINGLE, 128, 128, split=4),
