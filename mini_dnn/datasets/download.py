@@ -110,7 +110,9 @@ def _probe(url: str) -> None:
     try:
         failure = answers.get(timeout=PROBE_S)
     except queue.Empty:
-        raise TimeoutError(f"did not answer within {PROBE_S:g} s") from None
+        failure = requests.Timeout()
+    if isinstance(failure, requests.Timeout):
+        raise TimeoutError(f"did not answer within {PROBE_S:g} s")
     if failure is not None:
         raise failure
 
