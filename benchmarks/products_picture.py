@@ -1,6 +1,7 @@
 """Draw the speed of a variant relative to another one, for products of random sizes.
 
-``python benchmarks/products_picture.py results/products/random.json --picture FILE.svg``
+``python benchmarks/products_picture.py RESULTS.json --picture FILE.svg`` draws one file. With several, each
+has a colour, and a name in the legend: ``"any size=RESULTS.json" "multiples of 8=OTHERS.json"``.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import argparse
 import json
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -35,13 +36,21 @@ def ratios(file: Path, base: str, variant: str) -> list[tuple[int, float]]:
     )
 
 
-def draw(found: Sequence[tuple[int, float]], base: str, variant: str, theme: Theme) -> Figure:
+def draw(found: Mapping[str, Sequence[tuple[int, float]]], base: str, variant: str, theme: Theme) -> Figure:
     """Draw a point for each product, and a line at equal speed."""
     figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
     axes = figure.add_subplot()
-    axes.scatter(
-        [flops / 1e9 for flops, _ in found], [ratio for _, ratio in found], s=14, color=theme.series[0]
-    )
+    for (name, points), color, marker in zip(found.items(), theme.series, "o^sD", strict=False):
+        axes.scatter(
+            [flops / 1e9 for flops, _ in points],
+            [ratio for _, ratio in points],
+            s=14,
+            color=color,
+            marker=marker,
+            label=name,
+        )
+    if len(found) > 1:
+        axes.legend(frameon=False)
     axes.axhline(1, color=theme.soft, linewidth=1)
     axes.set_xscale("log")
     axes.set_yscale("log", base=2)
@@ -52,20 +61,23 @@ def draw(found: Sequence[tuple[int, float]], base: str, variant: str, theme: The
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Read the file, and draw."""
+    """Read the files, and draw."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("file", type=Path, help="a file written by products.py --random")
+    parser.add_argument("files", nargs="+", help="a file of products.py --random, or NAME=FILE")
     parser.add_argument("--picture", type=Path, required=True)
     parser.add_argument("--base", default="gemm/cublas")
     parser.add_argument("--variant", default="gemm/v8")
     given = parser.parse_args(words)
     check_form(given.picture)
-    found = ratios(given.file, given.base, given.variant)
+    found = {}
+    for text in given.files:
+        name, _, file = text.rpartition("=")
+        found[name or file] = ratios(Path(file), given.base, given.variant)
     drawn = picture(partial(draw, found, given.base, given.variant))
     given.picture.write_bytes(drawn.png if given.picture.suffix == ".png" else drawn.light_svg)
-    print(f"{len(found)} products; {given.picture} written")
+    print(f"{sum(map(len, found.values()))} products; {given.picture} written")
     return 0
 
 

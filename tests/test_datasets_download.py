@@ -131,8 +131,12 @@ def test_a_time_out_of_the_probe_says_how_long_it_was(folder, monkeypatch):
     def head(*_, **__):
         raise requests.ReadTimeout
 
+    monkeypatch.setattr(module, "PROBE_S", 4.0)
     monkeypatch.setattr(requests, "head", head)
-    with pytest.raises(DataError, match=r"did not answer within 4 s"), download(WANTED, ["http://a/"], folder):
+    with (
+        pytest.raises(DataError, match=r"did not answer within 4 s"),
+        download(WANTED, ["http://a/"], folder),
+    ):
         pass
 
 

@@ -23,7 +23,16 @@ def test_ratios_are_of_medians(tmp_path: Path) -> None:
     assert products_picture.ratios(file, "a", "b") == [(2 * 8 * 16 * 32, 2.5)]
     assert (
         products_picture.main(
-            [str(file), "--picture", str(tmp_path / "p.svg"), "--base", "a", "--variant", "b"]
+            [
+                str(file),
+                f"again={file}",
+                "--picture",
+                str(tmp_path / "p.svg"),
+                "--base",
+                "a",
+                "--variant",
+                "b",
+            ]
         )
         == 0
     )
