@@ -270,7 +270,7 @@ def main(words: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--random", type=int, default=0, help="number of additional problems of random sizes")
     parser.add_argument("--multiple", type=int, default=1, help="number that divides random sizes")
-    parser.add_argument("--seed", type=int, default=0, help="of random sizes")
+    parser.add_argument("--seed", type=int, default=0, help="seed of random sizes; default: %(default)s")
     parser.add_argument("--modes", default="burst,sustained", help="default: %(default)s")
     parser.add_argument("--no-check", action="store_true", help="do not check results")
     parser.add_argument("--out", type=Path, help="write the results to this JSON file")

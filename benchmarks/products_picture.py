@@ -12,6 +12,7 @@ import statistics
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -40,7 +41,7 @@ def draw(found: Mapping[str, Sequence[tuple[int, float]]], base: str, variant: s
     """Draw a point for each product, and a line at equal speed."""
     figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
     axes = figure.add_subplot()
-    for (name, points), color, marker in zip(found.items(), theme.series, "o^sD", strict=False):
+    for (name, points), color, marker in zip(found.items(), cycle(theme.series), cycle("o^sD"), strict=False):
         axes.scatter(
             [flops / 1e9 for flops, _ in points],
             [ratio for _, ratio in points],

@@ -12,7 +12,7 @@ from mini_dnn.errors import MiniDnnError as MiniDnnError
 
 
 def __getattr__(name: str) -> Any:
-    # Found here, so that `from mini_dnn import *` and `help(mini_dnn)` include the operations
+    # `from mini_dnn import *` and `help(mini_dnn)` use this list, which includes the operations
     if name == "__all__":
         return __dir__()
     if not Path(__file__).with_name("ops").joinpath(f"{name}.py").is_file():
@@ -23,8 +23,8 @@ def __getattr__(name: str) -> Any:
 
     if name not in names():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    function = globals()[name] = Function(find(name))  # found directly the next time
-    return function
+    # Found directly the next time. All threads get the same object, as pickle requires
+    return globals().setdefault(name, Function(find(name)))
 
 
 def __dir__() -> list[str]:

@@ -36,7 +36,7 @@ def program(*words: str) -> str:
 
 
 def expanded(name: str) -> Path:
-    """The path that a user typed, with a home folder for ``~``; or as it is if that home is not known."""
+    """The path that a user typed. A ``~`` becomes the home folder, unless that is not known."""
     try:
         return Path(name).expanduser()
     except RuntimeError:  # no such user, or a container whose user has no home

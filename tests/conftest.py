@@ -70,9 +70,9 @@ def why_no_gpu() -> str:
 def pytest_configure(config: pytest.Config) -> None:
     """Prepare what the workers share, before they start."""
     if config.getoption("numprocesses", None):
-        # The workers take all cores. Threads of OpenBLAS would only wait for each other, in a loop
+        # The workers use all cores. Threads of OpenBLAS would only spin while they wait for each other.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-        with suppress(DeviceError), ThreadPoolExecutor() as pool:  # the error is that of many tests
+        with suppress(DeviceError), ThreadPoolExecutor() as pool:  # many tests report this error
             compiler = find_compiler()
             ways = ((compiler, True), (compiler, False), (replace(compiler, counted=True), False))
             list(pool.map(lambda way: build_runtime(way[0], ucontext=False, checked=way[1]), ways))
@@ -80,7 +80,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Keep Python's garbage collector from what exists when the tests start: it stays until the end."""
+    """Exclude objects that exist before the tests from garbage collection: they live until the end."""
     gc.disable()
     try:
         return (yield)
@@ -91,7 +91,8 @@ def pytest_collection() -> Iterator[None]:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Skip tests that need a GPU if there is none, and exhaustive tests in a brief run."""
-    # First, because checking types takes longest, and while a test waits for an engine, others use the cores
+    # Type checking is first, because it takes longest. Tests that wait for an engine are next,
+    # so that other tests use the cores meanwhile.
     items.sort(key=lambda item: (item.path.name != "test_style.py", not item.get_closest_marker("engines")))
     need_one = [item for item in items if item.get_closest_marker("gpu")]
     reason = why_no_gpu() if need_one else ""

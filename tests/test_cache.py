@@ -209,7 +209,7 @@ def test_what_killed_writers_of_images_and_weights_leave_is_removed(tmp_path: Pa
 
 
 def test_a_user_without_a_home_has_a_cache(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a container that runs as a user whom /etc/passwd does not name."""
+    """A container may run as a user who is not in /etc/passwd."""
 
     def unknown(path: Path) -> Path:
         raise RuntimeError("Could not determine home directory.")

@@ -276,7 +276,7 @@ def test_a_report_replaces_reports_alone(
 
 
 def test_help_does_not_wait_for_matplotlib() -> None:
-    """It imports all verbs, and is the first command that many people try."""
+    """``--help`` imports all verbs, and it is the first command that many people try."""
     code = "import atexit, sys; from mini_dnn.cli import main\n"
     code += "atexit.register(lambda: print('matplotlib' in sys.modules)); main(['--help'])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)

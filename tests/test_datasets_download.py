@@ -210,7 +210,8 @@ def test_a_download_that_breaks_off(folder, monkeypatch, silent):
             over.wait(30 if silent else 0)
 
     over = threading.Event()
-    monkeypatch.setattr(module, "STALL_S", 0.1)
+    if silent:
+        monkeypatch.setattr(module, "STALL_S", 0.1)
     with http.server.ThreadingHTTPServer(
         ("127.0.0.1", 0), functools.partial(Half, directory=folder)
     ) as server:

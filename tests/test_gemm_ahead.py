@@ -1,4 +1,4 @@
-"""``gemm/v11_ahead``: its tiles, the choice of one, the loads before its wait, and what other rungs take."""
+"""``gemm/v11_ahead``: its tiles, the choice of one, the loads before its wait, and what others take."""
 
 from dataclasses import replace
 from typing import Any
@@ -34,6 +34,8 @@ ROUNDS = [
     (rounds(64, 64, share_a=2, halves=True), GemmShape(200, 200, 712, "fp16", "bf16", "nt", 1, 0.5)),
     (rounds(80, 128, share_a=2, share_b=2), GemmShape(264, 200, 264, "bf16", "fp16", "nn", 2, constant="b")),
     (rounds(144, 256, share_b=2, halves=True), GemmShape(300, 264, 72, "fp16", "fp16")),
+    (rounds(192, 192), GemmShape(400, 392, 264, "fp16", "fp16")),
+    (rounds(96, 64, share_a=4, share_b=2), GemmShape(200, 264, 136, "fp16", "fp16")),
 ]
 SHORTEST = GemmShape(136, 264, 136, "fp16", "fp16")  # smallest k of wide tiles: a step before the last two
 # Blocks have 8 or 9 steps, more than a ring has stages
@@ -74,7 +76,7 @@ def test_tiles(problem: GemmShape, tile: Any, device: Device, monkeypatch: pytes
 def test_tiles_of_several_rounds(
     problem: GemmShape, tile: Any, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Few blocks, so that each has several tiles."""
+    """The blocks of one cluster compute all tiles, so that each block has several."""
     monkeypatch.setitem(RULES, "choose", lambda p: tile)
     monkeypatch.setitem(RULES, "AT_ONCE", {tile.cluster: 1})
     assert launch(problem).kernel == "gemm_rounds"
@@ -98,13 +100,37 @@ def test_blocks_have_the_shared_memory_that_they_need(tile: Any, monkeypatch: py
         (WHOLE_SUMS[-1], PROBLEMS[0]),
         *((tile, PROBLEMS[3]) for tile in (*WHOLE_SUMS[::3], WIDE[1])),
         (HALF_SUMS[0], LONG),
-        ROUNDS[1],
+        *(ROUNDS[i] for i in (1, 3)),
     ],
     ids=lambda value: value.text if isinstance(value, GemmShape) else str(value),
 )
 def test_no_finding_in_checked_mode(problem: GemmShape, tile: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(RULES, "choose", lambda p: tile)
     assert solved(RUNG, problem, CheckedEmulator(), seed=1).ok
+
+
+SINGLE_TILE, WIDE_TILE = RULES["SINGLE"], RULES["WIDE"]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ((512, 512, 512), RULES["Tile"](SINGLE_TILE, 32, 64, 2)),
+        ((1024, 1024, 1024), RULES["Tile"](SINGLE_TILE, 128, 64)),
+        ((64, 4096, 4096), RULES["Tile"](SINGLE_TILE, 64, 64, split=2)),
+        ((275, 880, 3840), RULES["Tile"](SINGLE_TILE, 128, 128, split=4)),
+        ((2048, 2048, 2048), RULES["Tile"](WIDE_TILE, 128, 256)),
+        ((1500, 2048, 1024), RULES["Tile"](WIDE_TILE, 128, 192)),
+        ((6304, 768, 768), rounds(192, 192)),
+        ((3592, 480, 3208), rounds(128, 128, share_a=4, share_b=2)),
+        ((3136, 2128, 1688), rounds(224, 128, share_a=2, halves=True)),
+        ((4096, 4096, 4096), None),
+        ((512, 512, 8192), None),
+    ],
+    ids=str,
+)
+def test_the_choice_suits_the_shape(sizes: tuple[int, int, int], expected: Any) -> None:
+    assert RULES["choose"](GemmShape(*sizes, "fp16", "fp16")) == expected
 
 
 SQUARE = GemmShape(64, 64, 64, "fp16", "fp16")

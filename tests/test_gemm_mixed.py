@@ -15,7 +15,7 @@ from mini_dnn.variant import find
 RUNG = find("gemm/v14_mixed")
 RULES: dict[str, Any] = RUNG.plan.__globals__  # type: ignore[union-attr]
 Cut = RULES["Cut"]
-PROBLEMS = [  # and their cuts: columns of tall tiles and of flat ones, clusters
+PROBLEMS = [  # each with its cut: the numbers of columns of tall tiles, columns of flat tiles, and clusters
     (GemmShape(700, 712, 264, "fp16", "fp16"), Cut(1, 2, 5)),
     (GemmShape(1100, 1000, 200, "fp16", "fp16", batch=2), Cut(1, 3, 7)),  # two bands of flat tiles
     (GemmShape(300, 960, 296, "fp16", "fp16"), Cut(3, 0, 2)),  # the last pair has columns of one block only
@@ -82,4 +82,5 @@ def test_every_cut_covers_all_columns_by_at_most_all_clusters() -> None:
         columns = cut.tall * RULES["TALL"] + cut.flat * RULES["FLAT"]
         assert n <= columns < n + RULES["TALL"]
         assert cut.clusters <= RULES["CLUSTERS"]
+        # There are 8 rows of tiles; a tall tile is 1.5 times the work of a flat one
         assert work * cut.clusters >= 8 * (cut.tall * 1.5 + cut.flat)

@@ -37,6 +37,8 @@ WARPGROUPS: list[tuple[str, Any]] = [  # variants that use their products
     *(("layers/fused", ConvPoolShape(**LAYER_2.fields, pool=pool)) for pool in (2, 4)),
     *(("networks/lenet/tensor_cores", batch) for batch in (LenetBatch(9), LenetBatch(999, True, 28))),
     *(("gemm/v11_ahead", GemmShape(2048, 2048, 2048, "fp16", "fp16", constant=b)) for b in ("", "b")),
+    *(("gemm/v11_ahead", GemmShape(6304, 3072, 768, "fp16", "fp16", constant=b)) for b in ("", "b")),
+    ("gemm/v11_ahead", GemmShape(3136, 2128, 1688, "fp16", "fp16")),
     *(("gemm/v14_mixed", GemmShape(4096, 4096, 4096, "fp16", "fp16", layout)) for layout in ("nn", "tt")),
 ]
 

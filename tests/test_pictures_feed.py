@@ -1,4 +1,4 @@
-"""Many pictures become batches in their order, and what is no list of pictures is refused."""
+"""Pictures become batches in order, and wrong lists of pictures are refused."""
 
 import io
 import json

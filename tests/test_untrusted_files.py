@@ -225,7 +225,7 @@ json.dump([os.open(os.devnull, os.O_RDONLY), sys.stdout.name], open({str(tmp_pat
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (RuntimeError("can't start new thread"), "error: the system starts no more threads. Free memory, or"),
+        (RuntimeError("can't start new thread"), "error: the system cannot start more threads. Free memory"),
         (MemoryError("Unable to allocate 9 GiB"), "error: out of memory: Unable to allocate 9 GiB. Use a"),
         (
             OSError(5, "Input/output error", "somewhere"),

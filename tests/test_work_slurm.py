@@ -171,14 +171,23 @@ def test_damaged_job_ids_are_explained(tmp_path: Path, cluster: Path) -> None:
     ],
     ids=["missing", "damaged", "nonsense"],
 )
-def test_dask_does_not_wait_for_a_file_that_is_not_there(
-    content: str | None, message: str, tmp_path: Path
+def test_dask_does_not_wait_forever_for_a_file(
+    content: str | None, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("mini_dnn.work.engines.CONNECT_S", 0.3)
     file = tmp_path / "scheduler.json"
     if content is not None:
         file.write_text(content)
     with pytest.raises(UsageError, match=message):
         _scheduler(Profile(scheduler_file=str(file)))
+
+
+def test_dask_waits_for_a_scheduler_that_is_starting(tmp_path: Path) -> None:
+    file = tmp_path / "scheduler.json"
+    start = threading.Timer(0.1, file.write_text, ['{"address": "tcp://host:8786"}'])
+    start.start()
+    assert _scheduler(Profile(scheduler_file=str(file))) == "tcp://host:8786"
+    start.join()
 
 
 @pytest.mark.parametrize(

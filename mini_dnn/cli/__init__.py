@@ -87,7 +87,7 @@ def _status_of(work: Callable[[], int]) -> int:
     except RuntimeError as error:
         if "can't start new thread" not in str(error):
             raise
-        what = "the system starts no more threads. Free memory, or raise the limit of processes: ulimit -u"
+        what = "the system cannot start more threads. Free memory, or raise the limit on processes: ulimit -u"
         return _failed(what, WRONG_USE)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

@@ -135,7 +135,6 @@ def run(args: argparse.Namespace) -> int:
     if labels:
         labels.check(found.count)
     with ExitStack() as stack:
-        stack.push(lambda kind, *_: kind is not None and _say_kept(outputs.kept))
         opened = open_classifier(args, classifier, found, outputs.kept, stack)
         describe = {
             "network": classifier.model.name,
@@ -151,6 +150,7 @@ def run(args: argparse.Namespace) -> int:
         writer = stack.enter_context(outputs.open(describe, classifier.classes, bool(labels)))
         expected = iter(labels or ())
         start, output, spent, tally = time.perf_counter(), 0.0, Spent(), Tally()
+        stack.push(lambda kind, *_: kind is not None and _say_kept(outputs.kept))
         with Bar("classifying", found.count) as bar:
             for answers in opened.answers(kept, spent):
                 since = time.perf_counter()
@@ -172,7 +172,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _say_kept(folder: Path | None) -> bool:
-    """Say after an error or Ctrl-C what is not lost. Return false, so that the exception goes on."""
+    """After an error or Ctrl-C, say what is kept. Return False, so that the exception propagates."""
     if folder and folder.is_dir():
         print(f"{folder} keeps the complete shards; use the same command to continue", file=sys.stderr)
     return False

@@ -79,7 +79,8 @@ def _work_log(args: argparse.Namespace) -> int:
     log = work_log.read(args.log)
     for damaged in log.damaged:
         print(f"note: line {damaged.line} of {args.log} is damaged and was skipped: {damaged.why}")
-    from mini_dnn.report.work_log_page import write_work_log  # imports matplotlib, as write_report does
+    # Imported here, so that no other verb has to wait for matplotlib
+    from mini_dnn.report.work_log_page import write_work_log
 
     written = write_work_log(log, args.out or LOG_OUT, args.force)
     print(f"{len(log.entries)} entries of {args.log}; open {written[0]}")

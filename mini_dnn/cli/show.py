@@ -181,12 +181,16 @@ def _write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
 def _write(path: Path, text: str) -> None:
     try:
         with path.open("x") as file:  # never overwrites a file
-            file.write(text)
+            try:
+                file.write(text)
+                file.flush()
+            except BaseException:
+                with suppress(OSError):  # the next run would refuse half a file
+                    path.unlink()
+                raise
     except FileExistsError as error:
         raise UsageError(f"--out {path} already exists; remove it, or name another file") from error
     except OSError as error:
-        with suppress(OSError):  # the next run would refuse half a file
-            path.unlink(missing_ok=True)
         raise MiniDnnError(f"--out {path} cannot be written: {reason(error)}; name another file") from error
 
 

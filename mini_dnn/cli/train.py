@@ -84,8 +84,10 @@ def run(args: argparse.Namespace) -> int:
     trainer = Trainer(_network(args, model, train, rng), train, test, settings, rng)
     with ExitStack() as locks:
         check_room(out, "weights", trainer.weights_bytes)
-        files = 1 if checkpoint.exists() else 2  # a new one is written beside the one that it replaces
-        check_room(checkpoint, "checkpoint", files * trainer.checkpoint_bytes)
+        # There are two for a moment: a new one is written before it replaces the old one
+        there = checkpoint.stat().st_size if checkpoint.exists() else 0
+        more = max(2 * trainer.checkpoint_bytes - there, trainer.checkpoint_bytes)
+        check_room(checkpoint, "checkpoint", more)
         for path in (out, checkpoint):
             locks.enter_context(_alone(path))
         return _run(args, model, trainer, out, checkpoint)

@@ -44,7 +44,7 @@ def download(wanted: Mapping[str, str], mirrors: Sequence[str], folder: Path) ->
     Raises
     ------
     DataError
-        No mirror has all of them. The message has the reason for each mirror.
+        No mirror has all of them; the message has the reason for each mirror. Or a file cannot be written.
     """
     with _writable(folder) as place:
         reasons = []
@@ -53,7 +53,7 @@ def download(wanted: Mapping[str, str], mirrors: Sequence[str], folder: Path) ->
                 _probe(mirror + next(iter(wanted)))
                 for name, known in wanted.items():
                     _fetch(mirror + name, known, place)
-            except (OSError, ValueError) as error:  # requests' own are OSErrors; a wrong file a ValueError
+            except (OSError, ValueError) as error:  # ValueError: a wrong file
                 reasons.append(f"{mirror} {_reason(error)}")
             else:
                 yield place, mirror
@@ -62,7 +62,7 @@ def download(wanted: Mapping[str, str], mirrors: Sequence[str], folder: Path) ->
 
 
 def _fetch(url: str, known: str, folder: Path) -> None:
-    # imported here, because they take a seventh of a second and are rarely needed
+    # Imported here, because importing them takes a seventh of a second, and they are rarely needed
     import pooch
     import requests
 
@@ -82,7 +82,7 @@ def _fetch(url: str, known: str, folder: Path) -> None:
                 raise ValueError(
                     f"sent a wrong file: the {algorithm} of {path.name} is {found}, not {wanted}"
                 )
-    except requests.RequestException:  # an OSError, too
+    except requests.RequestException:  # a subclass of OSError, but the mirror's fault
         raise
     except OSError as error:
         raise DataError(f"{path} cannot be written: {reason(error)}") from error

@@ -61,7 +61,7 @@ class MapGeometry:
 
     @property
     def promotion(self) -> int:
-        """The bytes that L2 reads from memory at least: fewer if lines of a box are in two cache lines."""
+        """The least bytes that L2 reads from memory: 128 if lines of a box may be in two cache lines."""
         return 128 if any(pitch % CACHE_LINE for pitch in self.pitches) else 256
 
     @property

@@ -71,7 +71,7 @@ class Function:
         return f"<function {self.__name__} of mini_dnn: {self.operation.about}>"
 
     def __reduce__(self) -> str:
-        """Pickle it by its name, as functions are, so that processes can be asked to call it."""
+        """Pickle the function by its name, as Python does, so that it can be passed to other processes."""
         return self.__name__
 
     def __call__(self, *given: Any, **options: Any) -> Any:

@@ -38,10 +38,16 @@ def check_host(held: Mapping[str, Any], device: Any) -> None:
 
 
 def host_array(name: str, value: Any) -> np.ndarray:
-    """What was passed as an array in host memory, as an array of NumPy in this machine's byte order."""
+    """Convert an argument in host memory to a NumPy array in this machine's byte order.
+
+    Raises
+    ------
+    ShapeError
+        NumPy cannot convert it, or its values are not numbers.
+    """
     try:
         array = np.asarray(value)
-    # NumPy and PyTorch raise these, for example for rows of different lengths or a tensor with a gradient
+    # For example, NumPy refuses rows of different lengths, and PyTorch a tensor that requires a gradient
     except (ValueError, TypeError, RuntimeError) as error:
         raise ShapeError(f"{name} is {describe(value)}, which NumPy cannot read: {error}") from error
     if array.dtype.kind in "OSU":

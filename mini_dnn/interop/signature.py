@@ -112,7 +112,7 @@ class Signature:
         if name == "out":
             return f"{operation} has results of one type, so out= is an array for them, and not a word"
         if name in self.arrays:
-            return f"{operation} got {name} twice: by its place and by its name; pass it once"
+            return f"{operation} got {name} twice, as a positional and as a keyword argument; pass it once"
         return f"{operation} has no argument '{name}'{meant(name, self._by_name)}; it takes {self.in_words}"
 
 

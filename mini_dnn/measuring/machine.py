@@ -15,7 +15,7 @@ PACKAGES = ("mini-dnn", "numpy", "h5py", "pillow", "pycuda", "cuda-bindings")
 
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the relevant packages that are installed."""
-    # Imported here, because it takes a twentieth of the start of each command, and few need it
+    # Imported here, because the import takes a twentieth of each command's start-up, and few commands need it
     from importlib.metadata import PackageNotFoundError, version
 
     found = {"python": platform.python_version()}

@@ -240,11 +240,10 @@ def _check_size(path: Path, kind: str, into: Mapping[str, np.ndarray]) -> None:
 
 
 def _check_attributes(path: Path, kind: str, architecture: str, attributes: Attributes) -> None:
-    number, other = attributes.get("format"), attributes.get("kind")
-    if (number, other) != (FORMAT, kind):
-        raise _error(
-            path, kind, f"it is not a file of kind '{kind}', format {FORMAT}: found '{other}', {number}"
-        )
+    found = attributes.get("format"), attributes.get("kind")
+    if found != (FORMAT, kind):
+        problem = f"it is not a file of kind '{kind}', format {FORMAT}: found '{found[1]}', {found[0]}"
+        raise _error(path, kind, problem)
     texts = str(attributes.get("architecture")), architecture
     pairs = zip_longest(*map(BETWEEN_LAYERS.split, texts), fillvalue="missing")
     for number, (one, other) in enumerate(pairs, 1):
@@ -283,7 +282,7 @@ def _error(path: Path, kind: str, problem: str) -> WeightsError:
 
 def _not_written(path: Path, kind: str, error: OSError | RuntimeError) -> WeightsError:
     number = error.errno if isinstance(error, OSError) else None
-    why = os.strerror(number) if number else error  # HDF5's own message has several lines
+    why = os.strerror(number) if number else str(error).partition("\n")[0]  # HDF5's have several lines
     cure = "free some space" if number in (errno.ENOSPC, errno.EDQUOT) else "name a file in another folder"
     return WeightsError(f"cannot write the {kind} to {path}: {why}; {cure}")
 

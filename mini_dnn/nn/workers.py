@@ -12,7 +12,7 @@ import multiprocessing as mp
 import os
 import signal
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import Connection
 from multiprocessing.sharedctypes import RawArray
 from types import TracebackType
@@ -148,14 +148,20 @@ def _work(pipe: Connection, network: Network, shared: Any, gradients: Any, part:
         np.concatenate([parameter.grad.reshape(-1) for parameter in parameters.values()], out=rows[i])
         return i, loss
 
-    # Numbers out of range show in the loss. The trainer may close the pipe while a part is computed.
-    with np.errstate(all="ignore"), suppress(EOFError, OSError):
+    with np.errstate(all="ignore"):  # numbers out of range are visible in the loss
         while True:
-            what, work = pipe.recv()
+            try:
+                what, work = pipe.recv()
+            except (EOFError, OSError):
+                return
             if what == "step":
-                pipe.send([step(*some) for some in work])
+                done: list[Any] = [step(*some) for some in work]
             else:
-                pipe.send([network.predict(some) for some in work])
+                done = [network.predict(some) for some in work]
+            try:
+                pipe.send(done)
+            except OSError:  # the trainer has closed the pipe in the meantime
+                return
 
 
 def _lay(parameters: Parameters, flat: np.ndarray, what: str) -> None:

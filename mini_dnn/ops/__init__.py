@@ -31,7 +31,7 @@ def names() -> tuple[str, ...]:
 
 
 def _defines_operation(file: Path) -> bool:
-    """Whether a file has an ``OPERATION``, which is named after the file."""
+    """Whether a file defines an ``OPERATION``. Refuse one that does not have the name of the file."""
     module = _load(file)
     if not hasattr(module, "OPERATION"):
         return False

@@ -10,7 +10,7 @@ try:
     name = Path(chunks).read_text().split()[int(number)]
 except (OSError, ValueError, IndexError) as error:  # the script was started without sbatch, for example
     sys.exit(
-        f"error: there is no chunk {sys.argv[3:]} of work ({error}); an array job of Slurm runs this: submit "
-        "the script that --executor sbatch wrote, unchanged, with sbatch"
+        f"error: there is no chunk '{' '.join(sys.argv[3:])}' of work ({error}). An array job of Slurm "
+        "runs this command: submit the script that --executor sbatch wrote, unchanged, with sbatch"
     )
 run_chunk(folder, name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+import time
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from importlib import import_module
@@ -22,7 +23,7 @@ from mini_dnn.work.profile import SLURM, Profile
 from mini_dnn.work.slurm import Slurm
 
 EXECUTORS = ("local", *SLURM, "dask", "mpi")
-CONNECT_S = 30
+CONNECT_S, POLL_S = 30, 0.2
 MOST_BYTES = 1 << 20  # of a file with the address of a scheduler
 
 
@@ -67,7 +68,7 @@ class Dask(Engine):
 
 
 def _scheduler(profile: Profile) -> str:
-    """The address of Dask's scheduler. Dask itself would wait for ever for a file that does not exist."""
+    """The address of Dask's scheduler."""
     address, file = profile.scheduler, profile.scheduler_file
     if not address and not file:
         raise UsageError(
@@ -75,19 +76,30 @@ def _scheduler(profile: Profile) -> str:
             'scheduler_file = "FILE" as `dask scheduler --scheduler-file` writes it'
         )
     if not address:
-        try:
-            address = str(json.loads(read_regular(Path(file), MOST_BYTES))["address"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            why = (
-                reason(error) if isinstance(error, OSError) else "it does not have the address of a scheduler"
-            )
-            raise UsageError(
-                f"scheduler_file = '{file}' cannot be used: {why}; start the cluster first: "
-                f"dask scheduler --scheduler-file {shlex.quote(file)}"
-            ) from error
+        address = _address_in(file)
     if not address.rpartition(":")[2].isdigit():
         raise UsageError(f"the address of the scheduler is '{address}'; expected 'tcp://HOST:8786'")
     return address
+
+
+def _address_in(file: str) -> str:
+    """The address in a file that Dask's scheduler writes when it starts.
+
+    Wait for it, as a script may start both, but not forever as Dask does.
+    """
+    end = time.monotonic() + CONNECT_S
+    while True:
+        try:
+            return str(json.loads(read_regular(Path(file), MOST_BYTES))["address"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            if time.monotonic() >= end:
+                missing = "it does not have the address of a scheduler"
+                why = reason(error) if isinstance(error, OSError) else missing
+                raise UsageError(
+                    f"scheduler_file = '{file}' cannot be used, {CONNECT_S} s after the start: {why}; start "
+                    f"the cluster first: dask scheduler --scheduler-file {shlex.quote(file)}"
+                ) from error
+        time.sleep(POLL_S)
 
 
 class Mpi(Engine):

@@ -194,7 +194,7 @@ class _Run:
                     raise error
                 broken |= isinstance(error, BrokenExecutor)
                 self._end(one)
-            # All results are there, even if the engine cannot say so, as Slurm cannot without its controller
+            # The chunk is complete, even if the engine cannot know it: Slurm's controller may not answer
             elif not one.items and chunk.ended(self._folder, one.name):
                 self._end(one)
         return broken

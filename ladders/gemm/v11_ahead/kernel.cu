@@ -5,7 +5,7 @@
 //           loads b at once, and another one waits and then loads a. When the previous kernel ends, b is in shared
 //           memory or on its way, and only a remains to be loaded. A tile should therefore have few rows of a. wgmma
 //           has 64 rows or more, but 8 columns or more, so the kernel computes the transpose of c: its rows are 64
-//           columns of c, and its columns are ROWS rows of c, 16 to 128. If all of k is in flight at once, nothing
+//           columns of c, and its columns are ROWS rows of c, 16 to 192. If all of k is in flight at once, nothing
 //           waits for a free stage. A block has one tile, whose place in c follows from the block's place in the grid,
 //           and stores it by one copy. The next kernel may start when this one has requested as much of a as there is
 //           room for. Such tiles are also faster if nothing is constant. If there are few tiles and k is long, two

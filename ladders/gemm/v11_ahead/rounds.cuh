@@ -1,8 +1,8 @@
 // Part of kernel.cu: tiles of several rounds.
 
-// As its product is the transpose of c, a warpgroup has ROWS rows of c, and 64 columns or 128 (PAIRS). A block
-// processes tile after tile, while its loads run ahead. It stores a tile in pieces, or the last one from where its
-// stages were.
+// A warpgroup computes the transpose of c: ROWS rows of c, and 64 columns, or 128 if PAIRS is 2. A block processes tile
+// after tile, while its loads run ahead. It stores a tile in pieces, which pass through a few buffers. The pieces of
+// the last tile are staged where the stages were, as those are no longer needed.
 
 // A bit for each of `count` blocks of a cluster, `step` ranks from one to the next.
 constexpr int every(int count, int step) { return count == 0 ? 0 : every(count - 1, step) << step | 1; }
@@ -43,13 +43,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   const int down = rank % SHARE_B, beside = rank / SHARE_B;  // place of this block in the cluster
   const Places tiles{(m + SHARE_B * ROWS - 1) / (SHARE_B * ROWS), (n + SHARE_A * COLUMNS - 1) / (SHARE_A * COLUMNS)};
   const int count = tiles.rows * tiles.columns * batch;
-  // Of the second half: k before the first one, so that its boxes of a begin at multiples of 32 bytes.
+  // The odd rows (entry 1) begin 8 terms before the first k, so that their boxes of a begin at multiples of 32 bytes.
+  // Beyond its operands, the copy engine writes zeros.
   auto shift_of = [=](int entry) { return HALVES ? entry * 8 : 0; };
   int tile = blockIdx.x / SHARE, row, column, entry;
   tiles.find(tile, rank, row, column, entry);
   Stage stage;
   int at = -shift_of(entry), step = 0;  // of a thread that loads
-  // Asks for stages of a or b until there is no more, or as many as `last`.
+  // Asks for stages of a or b, until there are no more or `last` of them have been requested.
   auto load_until = [&](auto which, int last) {
     constexpr bool is_a = decltype(which)::value;
 #pragma unroll 1
@@ -105,9 +106,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     out.init();
     ring.init_empty();
   }
-  __syncwarp();
-  __syncthreads();
-  if (SHARE > 1) ptx::cluster_sync();
+  __syncwarp();     // the lanes of a warp reach the barrier together
+  __syncthreads();  // the mbarriers are initialised
+  if (SHARE > 1) ptx::cluster_sync();  // those of the other blocks, too
   ptx::grid_launch_dependents();
   const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);  // so the compiler knows that a warp agrees
   if (warpgroup < WARPGROUPS) {
@@ -177,7 +178,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         stage_rows<PIECE / 8>(d[pair], piece * (PIECE / 8), alpha, to);
         __syncwarp();
         if (lane == 0) ptx::mbarrier_arrive(out.full + warpgroup);
-        ptx::mbarrier_wait(out.full + warpgroup, pieces % 2);  // by all warps: none may arrive again before
+        ptx::mbarrier_wait(out.full + warpgroup, pieces % 2);  // for all warps: none may arrive twice in a phase
         if (threadIdx.x % 128 == 0) {
           ptx::tensor_store(c, column + 64 * (warpgroup * PAIRS + pair), row + piece * PIECE, entry, to);
           ptx::bulk_commit();

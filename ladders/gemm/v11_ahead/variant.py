@@ -11,7 +11,7 @@ from mini_dnn.variant import Call, Launch, TensorMap, Variant, ceil_div
 OTHERS, FINAL_RUNG = "gemm/v10_small", "gemm/v8_final"  # take what the kernels here do not make faster
 TILE_K = 64  # terms of a sum in a stage: rows of 128 bytes
 UNIT = 8  # elements of 16 bits that the copy engine moves at least
-SECTOR = 16  # elements in 32 bytes: a line of a box that starts elsewhere takes nearly twice as long
+SECTOR = 16  # elements in 32 bytes: a line of a box that starts within such a sector takes twice as long
 MOST_STAGES, LEAST_STAGES = 8, 4  # of a ring
 SHARED_BYTES = 226 * 1024  # of a block, for stages and sums
 BUSY_AHEAD = 4  # stages of b that are loaded before the wait, if most multiprocessors have a tile
@@ -32,13 +32,14 @@ STEP_CLOCKS = 66  # of a step, whatever its size
 PRODUCT = 0.79  # clocks for 2,048 products
 SHARED = 0.69  # clocks for 128 bytes that instructions read from shared memory, or that are loaded to it
 LINE = 2.14  # clocks for a line of 128 bytes from L2, if all multiprocessors load
-ALONE = 0.23  # part of that if few do
-ODD_A, ODD_B = 0.71, 1.1  # more, if every second line does not start at a multiple of 32 bytes
-STORE = 10.4  # elements of c that go out in a clock
+ALONE = 0.23  # the fraction of these clocks that remains if few multiprocessors load
+ODD_A, ODD_B = 0.71, 1.1  # lines to add for each, if every second one starts within a sector of 32 bytes
+STORE = 10.4  # elements of c that are stored in a clock
 CLUSTER_CLOCKS, FINAL_CLUSTER_CLOCKS = 2470, 110  # until all blocks of a cluster are there
-SPLIT_CLOCKS, SPLIT_CLOCK = 530, 0.085  # to hand over sums, and one of them
-SPLIT_LOADS = 0.325  # more of a line, as there are more of them
-SMALL_CLOCKS, SMALL_ROUND, SMALL_WAIT = 4000, 650, 142  # of the tiles of OTHERS: see there
+SPLIT_CLOCKS, SPLIT_CLOCK = 530, 0.085  # to hand over sums: once, and for each of them
+SPLIT_LOADS = 0.325  # of the clocks of a line, to add if blocks share k, because more lines are loaded
+# Of the tiles of gemm/v10_small: see Tile.of_small(). The last one is for sums that blocks add up in memory.
+SMALL_CLOCKS, SMALL_ROUND, SMALL_WAIT = 4000, 650, 142
 SMALL_BYTES_CLOCK, THREADS_BYTES_CLOCK, PART_BYTES_CLOCK = 60, 25, 2000
 
 
@@ -58,7 +59,7 @@ class Tile:
 
     @property
     def pairs(self) -> int:
-        """Times 64 columns of a warpgroup."""
+        """Products of 64 columns that a warpgroup computes in each step."""
         return 2 if self.kind == ROUNDS and self.columns == 256 else 1
 
     @property
@@ -72,7 +73,7 @@ class Tile:
         return (self.rows + self.columns) * TILE_K * 2
 
     def count(self, p: GemmShape) -> int:
-        """Clusters of all products."""
+        """The number of clusters that cover c, in all entries of the batch."""
         m, batch = (p.m // 2, 2) if self.halves else (p.m, p.batch)
         return batch * ceil_div(m, self.rows * self.share_b) * ceil_div(p.n, self.columns * self.share_a)
 
@@ -111,7 +112,7 @@ class Tile:
         products = self.rows * self.columns * TILE_K / 2048
         width = self.rows if self.kind in (SINGLE, ROUNDS) else self.columns  # of the instruction
         shared = products * (64 + 4096 / width) / 128 + self.rows + self.columns  # 128 bytes a clock
-        # of the longest one, and more if others are about as long
+        # as long as the longest of the three, and longer if others take about the same time
         longest = sum(clocks**6 for clocks in (products * PRODUCT, shared * SHARED, loads)) ** (1 / 6)
         sums = self.rows * self.columns * beside
         clocks = START[self.kind] + rounds * (
@@ -125,7 +126,7 @@ class Tile:
         return clocks + (self.parts > 1) * (4 * self.parts * sums * self.count(p) / PART_BYTES_CLOCK)
 
     def of_small(self, steps: int, blocks: int) -> float:
-        """Of tiles of gemm/v10_small: a block waits for its loads, or a multiprocessor makes those of all."""
+        """Clocks for tiles of gemm/v10_small: the latency or the rate of loads limits them."""
         waits = steps * (SMALL_WAIT + self.step_bytes / SMALL_BYTES_CLOCK)
         works = steps * self.step_bytes * blocks / AT_ONCE[1] / THREADS_BYTES_CLOCK
         return SMALL_CLOCKS + (ceil_div(blocks, AT_ONCE[1]) - 1) * SMALL_ROUND + max(waits, works)
@@ -182,7 +183,7 @@ def steps(p: GemmShape, tile: Tile) -> int:
 
 
 def stages(p: GemmShape, tile: Tile) -> int:
-    """Of each ring: few numbers of them, so that there are few kernels to compile."""
+    """Stages of a ring. Only a few numbers are used, so that there are few kernels to compile."""
     if tile.kind == WIDE:
         return WIDE_STAGES
     most = min(MOST_STAGES, (SHARED_BYTES - sums_bytes(tile)) // tile.step_bytes)
@@ -192,7 +193,7 @@ def stages(p: GemmShape, tile: Tile) -> int:
 
 
 def pieces(tile: Tile) -> tuple[int, int]:
-    """Of tiles of several rounds: rows of a piece of c, and pieces on their way; all if there is room."""
+    """For tiles of several rounds: rows of a piece of c, and buffers for pieces, as large as fit."""
     row = tile.columns // tile.pairs * 2
     least = min(LEAST_STAGES, (SHARED_BYTES - 32 * row) // tile.step_bytes)
     room = (SHARED_BYTES - least * tile.step_bytes) // row

@@ -1,4 +1,4 @@
-// Products of a warpgroup with any multiple of 16 columns (sm_90a): #include <mini_dnn/ptx_widths.cuh>
+// Products of a warpgroup with any multiple of 16 columns except 48 (sm_90a): #include <mini_dnn/ptx_widths.cuh>
 //
 // The emulator's version is in emulator/warpgroup.h.
 #pragma once
