@@ -106,8 +106,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     out.init();
     ring.init_empty();
   }
-  __syncwarp();     // the lanes of a warp reach the barrier together
-  __syncthreads();  // the mbarriers are initialised
+  __syncwarp();                        // the lanes of a warp reach the barrier together
+  __syncthreads();                     // the mbarriers are initialised
   if (SHARE > 1) ptx::cluster_sync();  // those of the other blocks, too
   ptx::grid_launch_dependents();
   const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);  // so the compiler knows that a warp agrees
