@@ -1,17 +1,13 @@
 // Part of kernel.cu: what two warpgroups compute of a wide tile of c, 64 rows each.
+#include "half.cuh"
 
 constexpr int TAIL = COLUMNS == 256 ? 2 : 0;  // steps, the last ones, that multiply half of the columns at a time
 constexpr int WARP_BYTES = 4096;              // two parts of 16 rows and 64 columns on their way out
 
-// The first half of the columns, or the other one.
-template <int half, int groups>
-__device__ __forceinline__ float (&half_of(float (&d)[groups][4]))
-    [groups / 2][4] { return reinterpret_cast<float (&)[groups / 2][4]>(d[half * (groups / 2)]); }
-
 // d (64,8 groups) = or with `add` += 64 rows of a stage of a times the columns of its b from `from` on.
 template <int groups>
-__device__ __forceinline__
-    void multiply_columns(float (&d)[groups][4], const char* stage, int warpgroup, int from, bool add) {
+__device__ __forceinline__ void multiply_columns(float (&d)[groups][4], const char* stage, int warpgroup, int from,
+                                                 bool add) {
   const auto left = ptx::matrix_descriptor_128b(stage + warpgroup * BOX_BYTES, BOX_BYTES, 1024);
   const auto right = ptx::matrix_descriptor_128b(stage + A_BYTES + from / 64 * BOX_BYTES, BOX_BYTES, 1024);
   constexpr int next_left = 32, next_right = B_TURNED ? 32 : 2048;  // bytes to the next 16 of k

@@ -1,10 +1,6 @@
-// Part of kernel.cu: products of a warpgroup, and how its sums are stored.
-
-// The first half of the sums, or the other one: 64 rows of a tall tile, 128 columns of a flat one.
-template <int half, int groups>
-__device__ __forceinline__ auto& half_of(float (&d)[groups][4]) {
-  return reinterpret_cast<float (&)[groups / 2][4]>(d[half * (groups / 2)]);
-}
+// Part of kernel.cu: products of a warpgroup, and how its sums are stored. Half of a warpgroup's sums are 64 rows
+// of a tall tile, or 128 columns of a flat one.
+#include "../v11_ahead/half.cuh"
 
 // d (64,8 groups) = or with `add` += 64 rows of a times columns of b, from boxes of a stage, for the j-th 16 of k.
 template <class Tile, int groups>
