@@ -43,6 +43,14 @@ def expanded(name: str) -> Path:
         return Path(name)
 
 
+def is_folder(path: Path) -> bool:
+    """Whether a path is that of a folder. If the system refuses to say, it is not."""
+    try:
+        return path.is_dir()
+    except OSError:  # the name is too long, or a folder above it may not be searched
+        return False
+
+
 def open_regular(path: Path) -> BinaryIO:
     """Open a regular file for reading, without the wait that opening a pipe would cause.
 

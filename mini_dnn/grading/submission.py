@@ -11,10 +11,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from mini_dnn.errors import UsageError, meant_file
 from mini_dnn.grading.asked import Rubric
 from mini_dnn.grading.confined.process import SubmissionError
+from mini_dnn.paths import is_folder
 from mini_dnn.variant.folders import HOMES, MINE
 
 MAX_FILES, MAX_BYTES = 200, 8 << 20  # limits for one variant; folders count as files
@@ -41,19 +43,17 @@ class Submission:
         Raises
         ------
         SubmissionError
-            There is a symbolic link on the way to it.
+            There is a symbolic link on the way to it, or a folder that may not be searched.
         """
         top = self._top(rubric)
         if self.is_folder_of_variant(rubric):
             return top if name == rubric.single else None
         for path in (Path(MINE, name), Path(name), *(Path(home, name) for home in HOMES)):
-            folder = top
-            for part in path.parts:
-                folder = folder / part
-                if folder.is_symlink():
-                    raise SubmissionError(f"{path} is a symbolic link; submit the files themselves")
-            if folder.is_dir():
-                return folder
+            try:
+                if folder := _within(top, path):
+                    return folder
+            except OSError as error:
+                raise SubmissionError(f"{path} cannot be read: {error.strerror}") from error
         return None
 
     def log(self, rubric: Rubric) -> bytes | None:
@@ -76,7 +76,7 @@ class Submission:
 
     def is_folder_of_variant(self, rubric: Rubric) -> bool:
         """Whether the submission is the folder of a single variant."""
-        return any((self._top(rubric) / file).exists() for file in NAMES_OF_FILES)
+        return any(path.name in NAMES_OF_FILES for path in _visible(self._top(rubric)))
 
     def is_of_several(self, rubric: Rubric) -> bool:
         """Whether several of its folders hold variants, so that none of them is graded."""
@@ -117,20 +117,42 @@ class Submission:
             if found:
                 return found
             inner = [path for paths in held.values() for path in paths]
-            level = [path for path in inner if path.is_dir() and not path.is_symlink()][:MAX_FILES]
+            level = [path for path in inner if is_folder(path) and not path.is_symlink()][:MAX_FILES]
         return []
+
+
+def _within(top: Path, path: Path) -> Path | None:
+    """The folder with this path in another one, or None if there is none.
+
+    Raises
+    ------
+    SubmissionError
+        There is a symbolic link on the way to it.
+    """
+    folder = top
+    for part in path.parts:
+        folder = folder / part
+        if folder.is_symlink():
+            raise SubmissionError(f"{path} is a symbolic link; submit the files themselves")
+    return folder if folder.is_dir() else None
 
 
 def _is_of_variant(path: Path, expected: set[str]) -> bool:
     if path.name in NAMES_OF_FILES:
-        return path.is_file()
-    return path.name in expected and path.is_dir()
+        return not is_folder(path)  # `read` refuses what is no file, or cannot be read
+    return path.name in expected and is_folder(path)
 
 
 def _visible(folder: Path) -> list[Path]:
-    """The contents of a folder, sorted, without the files that operating systems and archives add."""
-    found = (path for path in folder.iterdir() if not path.name.startswith(".") and path.name != "__MACOSX")
-    return sorted(found)
+    """The contents of a folder, sorted, without the files that operating systems and archives add.
+
+    A folder that cannot be read counts as empty.
+    """
+    try:
+        found = list(folder.iterdir())
+    except OSError:
+        return []
+    return sorted(path for path in found if not path.name.startswith(".") and path.name != "__MACOSX")
 
 
 def named(folders: Sequence[Path]) -> list[Submission]:
@@ -232,11 +254,12 @@ def read(folder: Path) -> dict[str, bytes]:
     Raises
     ------
     SubmissionError
-        There is a link, something that is not a file, a long path, too much data, or no ``variant.py``.
+        There is a link, something that cannot be read or is not a file, a long path, too much data, or no
+        ``variant.py``.
     """
     files: dict[str, bytes] = {}
     size = count = 0
-    for where, folders, names in os.walk(folder):
+    for where, folders, names in os.walk(folder, onerror=_refuse):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in LEFT_OUT)
         for name in sorted([*folders, *(name for name in names if not name.startswith("."))]):
             path = Path(where, name)
@@ -245,7 +268,7 @@ def read(folder: Path) -> dict[str, bytes]:
                 raise SubmissionError(
                     f"{inside[:50]}... is a path of {len(inside)} characters; at most {MAX_PATH} are allowed"
                 )
-            if path.is_symlink():
+            if os.path.islink(path):  # noqa: PTH114 - no error if the folder may not be searched
                 raise SubmissionError(f"{inside} is a symbolic link; submit the file itself")
             if name not in folders:
                 files[inside] = _content(path, inside)
@@ -262,6 +285,11 @@ def read(folder: Path) -> dict[str, bytes]:
             f"there is no {missing[0]}; a variant is a folder with variant.py and kernel.cu"
         )
     return files
+
+
+def _refuse(error: OSError) -> NoReturn:
+    """Raise an error for a folder of a variant that cannot be read."""
+    raise SubmissionError(f"{Path(error.filename).name} cannot be read: {error.strerror}") from error
 
 
 def _content(path: Path, name: str) -> bytes:
