@@ -7,7 +7,7 @@ import pytest
 from lent_arrays import CupyArray, Interfaced, Libraries, Packed, Tensor, values
 from lent_arrays import libraries as libraries
 
-from mini_dnn import attention, conv2d, conv2d_relu_pool, gemm, softmax
+from mini_dnn import attention, conv2d, conv2d_relu_pool, gemm, lenet, softmax
 from mini_dnn.device import Device
 from mini_dnn.errors import DeviceError, MiniDnnError, ShapeError, UsageError, VariantError
 
@@ -176,6 +176,7 @@ ARGUMENTS: list[tuple[Any, str]] = [
     ),
     (lambda kind, **more: gemm(kind(A), kind(B), a=1, **more), r"gemm got a twice"),
     (lambda kind, **more: conv2d_relu_pool(kind(X), kind(W), **more), r"needs pool=, an integer"),
+    (lambda kind, **more: lenet(kind(drawn(1, 1, 50, 86)), **more), r"images are \(1, 1, 50, 86\) float32"),
     (
         lambda kind, **more: conv2d_relu_pool(kind(X), kind(W), pool=2.0, **more),
         r"pool is 2.0; expected an int",
