@@ -19,6 +19,7 @@ from mini_dnn.errors import ShapeError
 from mini_dnn.interop import calls
 from mini_dnn.interop.calls import CALLS
 from mini_dnn.interop.function import Function
+from mini_dnn.interop.problem import problem_of
 from mini_dnn.interop.protocols import DeviceArray
 from mini_dnn.paths import ROOT
 from mini_dnn.variant import find
@@ -294,6 +295,13 @@ def test_no_library_is_imported_for_it() -> None:
         "assert not {'cupy', 'torch', 'numba', 'jax'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+def test_arrays_larger_than_the_hosts_memory_have_a_problem() -> None:
+    """Arrays on a GPU are described to operations by arrays in host memory, which is never allocated."""
+    found = problem_of(ops.find("softmax"), ["x"], [((1 << 30, 1 << 14), "float32")], {})
+    assert (found.problem.N, found.problem.L) == (1 << 30, 1 << 14)
+    assert found.which == {"x": 0}
 
 
 def test_stand_ins_are_told_apart() -> None:
