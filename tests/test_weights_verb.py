@@ -56,6 +56,7 @@ def test_a_state_dict_is_converted(source: Path, out: str, capsys: pytest.Captur
     assert ResNetSizes.from_json(info.description) == SIZES
     assert info.dataset == "unknown"
     assert info.command.startswith("python run.py weights convert ")
+    assert info.command.endswith(f"{out} --network resnet18 --image 32")
     assert sorted(path.name for path in source.parent.iterdir()) == ["in.safetensors", out]
     assert main(["weights", "show", str(source.parent / out)]) == 0
     assert "numbers         " in capsys.readouterr().out
@@ -206,6 +207,11 @@ def test_a_state_dict_cut_short_is_named(source: Path, capsys: pytest.CaptureFix
         (["convert", "in.safetensors", "old.h5"], "old.h5 already exists"),
         (["convert", "in.safetensors", "out.h5", "--image", "0"], "--image 0"),
         (
+            ["fetch", "out.h5", "--image", "64"],
+            "--image has no effect here: it is for 'convert'",
+        ),
+        (["show", "in.safetensors", "--data", "x"], "--data has no effect here: it is for 'convert'"),
+        (
             ["show", "in.safetensors"],
             "it has no 'format'; 'run.py weights convert' converts state dicts",
         ),
@@ -232,12 +238,15 @@ def test_force_replaces_what_is_there(source: Path) -> None:
     assert describe(source.parent / "out.h5")["dataset"] == "cifar10"
 
 
-def test_our_own_files_keep_what_they_say(source: Path) -> None:
+def test_our_own_files_keep_what_they_say(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A conversion to another kind of file and back."""
     assert convert(source, "a.h5", "--data", "mine") == 0
     folder = source.parent
     for old, new in (("a.h5", "b.npz"), ("b.npz", "c.safetensors"), ("c.safetensors", "d.h5")):
-        assert main(["weights", "convert", str(folder / old), str(folder / new)]) == 0
+        words = ["weights", "convert", str(folder / old), str(folder / new)]
+        assert main([*words, "--image", "64"]) == 2
+        assert f"--image has no effect here: {folder / old} says this itself" in capsys.readouterr().err
+        assert main(words) == 0
     first, last = (describe(folder / name) for name in ("a.h5", "d.h5"))
     assert first == last
     with stores.opened(folder / "c.safetensors") as store:

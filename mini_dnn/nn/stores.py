@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -37,6 +38,7 @@ TYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16
 DAMAGED = (
     *(OSError, RuntimeError, KeyError, ValueError, TypeError, EOFError, MemoryError),
     *(zipfile.BadZipFile, zlib.error, NotImplementedError),
+    tokenize.TokenError,  # NumPy's, for the header of an array with a bracket that is not closed
 )  # what readers raise for a bad file
 TO_SAFETENSORS = (
     "import torch, safetensors.torch",
