@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 
@@ -17,25 +18,32 @@ PREFIXES = ("scipy_openblas", "openblas")
 
 Setter = Callable[[int], None]
 
+_lock = Lock()
+_before: list[int] = []  # for each block of `one_thread` that is running, the number before the first of them
+
 
 @contextmanager
 def one_thread() -> Iterator[bool]:
     """Run each product on the calling thread only, so that several threads can share the work.
 
     It yields whether that is possible: the method is known for OpenBLAS, which NumPy's own packages include.
-    The number of threads applies to the whole process, and is restored at the end.
+    The number of threads applies to the whole process. It is restored when the last such block ends.
     """
     found = _openblas()
     if found is None:
         yield False
         return
     get, put = found
-    before = get()
-    put(1)
+    with _lock:
+        _before.append(_before[0] if _before else get())
+        put(1)
     try:
         yield True
     finally:
-        put(before)
+        with _lock:
+            before = _before.pop()
+            if not _before:
+                put(before)
 
 
 @cache
