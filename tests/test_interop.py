@@ -4,6 +4,7 @@ import inspect
 import subprocess
 import sys
 import threading
+import weakref
 from typing import Any
 
 import numpy as np
@@ -143,11 +144,12 @@ def test_each_stream_and_each_thread_has_calls_of_its_own(
     x, w = drawn(2, 2, 8, 7), drawn(3, 2, 3, 3)
     gpu_x, gpu_w = CupyArray(x), CupyArray(w)
     expected = conv2d(x, w, impl="m2", device=quick_emulator)
-    found, kept = [], []
+    found, kept, scratch = [], [], set()
 
     def call() -> None:
         found.append(conv2d(gpu_x, gpu_w, impl="m2"))
         kept.append(list(CALLS.ready.values()))
+        scratch.update(b.address for ready in kept[-1] for b in ready.prepared._scratch.values())
 
     call()
     libraries.stream = 99
@@ -156,8 +158,7 @@ def test_each_stream_and_each_thread_has_calls_of_its_own(
     thread.start()
     thread.join()
     assert [len(calls) for calls in kept] == [1, 2, 1]
-    calls_of_all = {id(ready.prepared): ready.prepared for calls in kept for ready in calls}
-    scratch = {buffer.address for p in calls_of_all.values() for buffer in p._scratch.values()}
+    calls_of_all = {id(ready.prepared) for calls in kept for ready in calls}
     assert (len(calls_of_all), len(scratch)) == (3, 2 * 3)
     assert all(np.array_equal(values(y), expected) for y in found)
 
@@ -170,6 +171,41 @@ def test_what_is_kept_can_be_released(quick_emulator: Device) -> None:
     calls.release()
     assert quick_emulator.free_bytes() == before
     assert np.array_equal(values(conv2d(x, w, impl="m2")), first)
+
+
+def test_what_a_thread_has_kept_is_freed_when_it_ends_after_the_work(
+    quick_emulator: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The memory of others may be in use until then."""
+    before, events, kept = quick_emulator.free_bytes(), [], []
+    real, wait = quick_emulator.foreign_stream, quick_emulator.synchronize
+
+    def foreign_stream(handle: int) -> Any:
+        stream = real(handle)
+        monkeypatch.setattr(stream, "mark", lambda: lambda: False)
+        monkeypatch.setattr(stream, "free", lambda: events.append("the stream's memory is freed"))
+        return stream
+
+    def synchronize() -> None:
+        assert all(owner() is not None for owner in kept), "the GPU may still read it"
+        events.append("the work is complete")
+        wait()
+
+    def call() -> None:
+        x = Packed(drawn(2, 2, 8, 7))
+        conv2d(x, Packed(drawn(3, 2, 3, 3)), impl="m2")
+        assert quick_emulator.free_bytes() < before
+        kept.extend(weakref.ref(owner) for owner in CALLS._held[0][1][0] if isinstance(owner, Packed))
+
+    monkeypatch.setattr(quick_emulator, "foreign_stream", foreign_stream)
+    monkeypatch.setattr(quick_emulator, "synchronize", synchronize)
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+    assert events == ["the work is complete", "the stream's memory is freed", "the work is complete"]
+    assert quick_emulator.free_bytes() == before
+    assert [owner() for owner in kept] == [None, None]
+    kept.clear()
 
 
 def test_streams_of_the_protocols(quick_emulator: Device, monkeypatch: pytest.MonkeyPatch) -> None:
