@@ -77,6 +77,8 @@ class Grader:
 
     Raises
     ------
+    UsageError, DataError, WeightsError
+        The images for the accuracy check cannot be used. No device has been opened.
     DeviceError
         The device cannot be opened, or its kernels could change the clock.
     """
@@ -94,6 +96,13 @@ class Grader:
                 "readelf was not found, but grading needs it to analyse the calls of kernels; install "
                 "binutils"
             )
+        asked = any(variant.points.get("accuracy") for variant in rubric.variants)
+        examination = (
+            Examination(rubric.accuracy, setting.data, setting.data_dir)
+            if asked and rubric.accuracy
+            else None
+        )
+        self._ground = Ground(rubric, examination, self._reference_ms)
         if any(variant.points.get("checked") for variant in rubric.variants):
             build_runtime(find_compiler(), ucontext=False, checked=True)  # once for all submissions
         self._apart = True
@@ -102,14 +111,6 @@ class Grader:
         except BaseException:
             self.close()
             raise
-        asked = any(variant.points.get("accuracy") for variant in rubric.variants)
-        self._ground = Ground(
-            rubric,
-            Examination(rubric.accuracy, setting.data, setting.data_dir)
-            if asked and rubric.accuracy
-            else None,
-            self._reference_ms,
-        )
 
     @property
     def description(self) -> str:
