@@ -183,11 +183,16 @@ def test_tensor_maps(tmp_path: Path) -> None:
     )
     lines = main_of(variant, ConvShape(1, 1, 4, 8, 1, 1, 1))
     types = ("FLOAT32", "FLOAT32", "BFLOAT16")
-    rest = ("{4, 8}, {32}, {2, 4},", "{3, 8}, {32}, {1, 8},", "{128, 64}, {128}, {64, 64},")
+    rest = (
+        "{4, 8}, {32}, {2, 4}, CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_L2_128B);",
+        "{3, 8}, {32}, {1, 8}, CU_TENSOR_MAP_SWIZZLE_32B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B);",
+        "{128, 64}, {128}, {64, 64}, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B);",
+    )
     names = {"map_x_1": "d_x", "map_x_2": "d_x", "map_halves": "d_halves"}
+    text = " ".join(" ".join(lines).split())  # calls are wrapped
     for (name, buffer), kind, sizes in zip(names.items(), types, rest, strict=True):
         start = f"const auto {name} = harness::tensor_map({buffer}, CU_TENSOR_MAP_DATA_TYPE_{kind}, {sizes}"
-        assert sum(line.startswith(start) for line in lines) == 1
+        assert text.count(start) == 1
     assert "k<<<1, 1, 0, stream[0]>>>(map_x_1, map_x_2, map_halves, map_halves);" in lines
     settings = "{1, 1, 0, stream[0], dim3(1, 1, 1), true}"
     assert f"harness::launch(k, {settings}, map_x_1, map_x_2, map_halves);" in lines

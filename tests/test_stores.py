@@ -16,9 +16,10 @@ import safetensors.numpy
 
 from mini_dnn.errors import UsageError, WeightsError
 from mini_dnn.nn import stores
+from mini_dnn.nn.files import describe
 from mini_dnn.nn.layers import Flatten, Linear, Softmax
 from mini_dnn.nn.network import Network
-from mini_dnn.nn.weights import WeightsInfo, describe, is_ours, load, save
+from mini_dnn.nn.weights import WeightsInfo, is_ours, load, save
 
 SUFFIXES = (".h5", ".hdf5", ".npz", ".safetensors")
 INFO = WeightsInfo("synthetic", {100: 0.75}, 3, "python run.py", "none", description='{"a": "ß"}')

@@ -20,11 +20,12 @@ from mini_dnn.datasets import fashion_mnist, storage
 from mini_dnn.device import host_memory
 from mini_dnn.errors import DataError, UsageError, WeightsError
 from mini_dnn.grading import rubric
+from mini_dnn.nn.files import FORMAT, checksum, write_arrays
 from mini_dnn.nn.layers import Flatten, Linear, Softmax
 from mini_dnn.nn.models import lenet
 from mini_dnn.nn.network import Network
-from mini_dnn.nn.weights import FORMAT, checksum, load, save, values, write_arrays
 from mini_dnn.nn.weights import WeightsInfo as Info
+from mini_dnn.nn.weights import load, save, values
 from mini_dnn.paths import ROOT, open_regular, read_regular
 from mini_dnn.report.load import load as load_results
 from mini_dnn.work import read_profile

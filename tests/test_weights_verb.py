@@ -14,10 +14,11 @@ import safetensors.numpy
 from mini_dnn.cli import main
 from mini_dnn.errors import DataError, WeightsError
 from mini_dnn.nn import state_dicts, stores
+from mini_dnn.nn.files import describe
 from mini_dnn.nn.models import resnet
 from mini_dnn.nn.models.resnet import ResNetSizes
 from mini_dnn.nn.models.resnet_arrays import sizes_of
-from mini_dnn.nn.weights import describe, load
+from mini_dnn.nn.weights import load
 from mini_dnn.nn.zoo import MODELS
 
 SIZES = ResNetSizes(32, 3, "small", (4, 4, 6, 8), (2, 2, 2, 2), 5)

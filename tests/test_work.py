@@ -74,13 +74,22 @@ def test_a_run_with_all_results_does_not_wait_for_its_engine(tmp_path: Path) -> 
     assert len(run_items(work(tmp_path, [1, 2]), engine, tmp_path / "jobs").results) == 2
 
 
-@pytest.mark.parametrize("number", ["", "2"])
+@pytest.mark.parametrize(
+    ("number", "why"),
+    [
+        *(
+            (number, "the list has 2 chunks: expected a number from 0 to 1")
+            for number in ("", "2", "-1", "1.0")
+        ),
+        ("1", "the folder .* does not describe it"),
+    ],
+)
 def test_a_script_that_slurm_did_not_start_says_so(
-    number: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    number: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "list.txt").write_text("one\ntwo\n")
     monkeypatch.setattr(sys, "argv", ["work", str(tmp_path), str(tmp_path / "list.txt"), number])
-    with pytest.raises(SystemExit, match=r"there is no chunk .*: submit the script .* with sbatch"):
+    with pytest.raises(SystemExit, match=rf"there is no chunk '{number}' .*{why}\. .* with sbatch"):
         runpy.run_module("mini_dnn.work", run_name="__main__")
 
 

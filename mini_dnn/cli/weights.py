@@ -9,9 +9,10 @@ from pathlib import Path
 from mini_dnn.cli.common import check_output
 from mini_dnn.errors import UsageError
 from mini_dnn.nn import state_dicts, stores
+from mini_dnn.nn.files import describe
 from mini_dnn.nn.models.resnet import ResNetSizes
 from mini_dnn.nn.state_dicts import StateDict
-from mini_dnn.nn.weights import WeightsInfo, describe, is_ours, save
+from mini_dnn.nn.weights import WeightsInfo, is_ours, save
 from mini_dnn.nn.zoo import MODELS
 from mini_dnn.paths import ROOT
 

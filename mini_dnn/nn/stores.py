@@ -121,7 +121,7 @@ def write(path: Path, kind: str, arrays: Mapping[str, np.ndarray], attributes: A
 
     Raises
     ------
-    OSError, RuntimeError
+    OSError
         The file cannot be written.
     """
     if kind == "NPZ":
@@ -134,7 +134,7 @@ def write(path: Path, kind: str, arrays: Mapping[str, np.ndarray], attributes: A
         path.write_bytes(_safetensors().numpy.save(packed, more))
     else:
         # From this version on, HDF5 protects its own structure with checksums. Ours protects the contents.
-        with h5py.File(path, "w", libver=("v110", "v110"), locking=False) as file:
+        with hdf5.written(path, libver=("v110", "v110")) as file:
             for name, array in arrays.items():
                 file[name.replace(".", "/")] = array
             for key, value in attributes.items():
