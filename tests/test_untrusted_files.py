@@ -176,10 +176,13 @@ def test_a_checkpoint_whose_state_makes_no_sense(state: str, tmp_path: Path) -> 
 
 
 def test_attributes_that_make_no_sense(tmp_path: Path) -> None:
-    network = lenet.build(np.random.default_rng(1))
-    write_arrays(tmp_path / "w.h5", "weights", network.architecture, values(network), {"seed": np.inf})
+    network, other = (lenet.build(np.random.default_rng(seed)) for seed in (1, 2))
+    before = {name: array.copy() for name, array in values(network).items()}
+    write_arrays(tmp_path / "w.h5", "weights", network.architecture, values(other), {"seed": np.inf})
     with pytest.raises(WeightsError, match="an attribute is missing or not valid"):
         load(tmp_path / "w.h5", network)
+    for name, array in values(network).items():
+        np.testing.assert_array_equal(array, before[name])
     assert len(checksum(values(network), {"format": FORMAT})) == 64
 
 

@@ -80,11 +80,9 @@ def check_room(path: Path, kind: str, nbytes: int) -> None:
 
 
 def read_arrays(
-    path: Path, kind: str, architecture: str, into: Mapping[str, np.ndarray]
-) -> dict[str, str | int | float]:
-    """Fill the arrays ``into`` from a file of `write_arrays`, and return its attributes.
-
-    Nothing is filled unless every array and the checksum are valid.
+    path: Path, kind: str, architecture: str, wanted: Mapping[str, np.ndarray]
+) -> tuple[dict[str, np.ndarray], dict[str, str | int | float]]:
+    """Read a file of `write_arrays`: the arrays with the names and shapes of ``wanted``, and the attributes.
 
     Raises
     ------
@@ -92,12 +90,12 @@ def read_arrays(
         The file is missing, damaged, of another kind, or for another network.
     """
     try:
-        _check_size(path, kind, into)
+        _check_size(path, kind, wanted)
         with stores.opened(path) as store:
             attributes = {key: _plain(value) for key, value in store.attributes.items()}
             _check_attributes(path, kind, architecture, attributes)
             found = store.arrays()
-            arrays = {name: _read(path, kind, store, found, name, into[name]) for name in into}
+            arrays = {name: _read(path, kind, store, found, name, wanted[name]) for name in wanted}
     except FileNotFoundError:
         raise unusable(path, kind, f"there is no such file{meant_file(path)}") from None
     except stores.PickledError as error:
@@ -109,9 +107,7 @@ def read_arrays(
     for name, array in arrays.items():
         if count := np.count_nonzero(~np.isfinite(array)):
             raise unusable(path, kind, f"'{name}' has NaN or infinite values: {count:,} of {array.size:,}")
-    for name, array in arrays.items():
-        into[name][...] = array
-    return attributes
+    return arrays, attributes
 
 
 def checksum(arrays: Mapping[str, np.ndarray], attributes: Attributes) -> str:
@@ -149,9 +145,9 @@ def describe(path: Path) -> dict[str, str | int | float]:
     return attributes | {"numbers": count}
 
 
-def _check_size(path: Path, kind: str, into: Mapping[str, np.ndarray]) -> None:
+def _check_size(path: Path, kind: str, wanted: Mapping[str, np.ndarray]) -> None:
     """Raise an error for a file that is far larger than its arrays."""
-    nbytes, most = path.stat().st_size, 2 * sum(array.nbytes for array in into.values()) + ALLOWANCE_BYTES
+    nbytes, most = path.stat().st_size, 2 * sum(array.nbytes for array in wanted.values()) + ALLOWANCE_BYTES
     if nbytes > most:
         raise unusable(path, kind, f"it has {nbytes:,} bytes; the limit for this network is {most:,}")
 

@@ -184,8 +184,7 @@ class Trainer:
         UsageError
             It belongs to a training with other settings or images.
         """
-        arrays = {name: array.copy() for name, array in self._arrays().items()}
-        attributes = read_arrays(path, "checkpoint", self.network.architecture, arrays)
+        arrays, attributes = read_arrays(path, "checkpoint", self.network.architecture, self._arrays())
         try:
             state = json.loads(str(attributes["state"]))
             self._check_identity(path, state["identity"])

@@ -24,7 +24,7 @@ TEST_COUNTS = (100, 1_000, 10_000)  # the course's batch sizes
 class WeightsInfo:
     """The attributes of a weights file."""
 
-    dataset: str  # "fashion-mnist" or "synthetic"
+    dataset: str  # such as "fashion-mnist"; "unknown" after a conversion that was not told
     # On the first n test images, for each n of `TEST_COUNTS` that is available
     accuracies: Mapping[int, float]
     seed: int
@@ -64,9 +64,9 @@ def load(path: Path, network: Network) -> WeightsInfo:
     WeightsError
         The file is missing, damaged, or for another network. The message says which, and the next step.
     """
-    attributes = read_arrays(path, "weights", network.architecture, values(network))
+    arrays, attributes = read_arrays(path, "weights", network.architecture, values(network))
     try:
-        return WeightsInfo(
+        info = WeightsInfo(
             dataset=str(attributes["dataset"]),
             accuracies={
                 n: float(attributes[f"accuracy_{n}"]) for n in TEST_COUNTS if f"accuracy_{n}" in attributes
@@ -81,6 +81,9 @@ def load(path: Path, network: Network) -> WeightsInfo:
         )
     except (KeyError, ValueError, OverflowError) as error:
         raise unusable(path, "weights", f"an attribute is missing or not valid ({error})") from error
+    for name, array in values(network).items():
+        array[...] = arrays[name]
+    return info
 
 
 def is_ours(path: Path) -> bool:
