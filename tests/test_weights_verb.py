@@ -254,6 +254,16 @@ def test_our_own_files_keep_what_they_say(source: Path, capsys: pytest.CaptureFi
         assert set(store.arrays()) == set(SIZES.shapes)
 
 
+@pytest.mark.parametrize("network", ["lenet", "vit"])
+def test_our_own_files_of_other_networks_are_refused(
+    network: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = MODELS[network].weights("fashion-mnist")
+    assert main(["weights", "convert", str(source), str(tmp_path / "out.npz")]) == 2
+    assert "only those can be converted; other networks are read from" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_description_of_another_network_is_refused(source: Path) -> None:
     """The description of the network must match the arrays."""
     assert convert(source) == 0

@@ -76,6 +76,11 @@ def run(args: argparse.Namespace) -> int:
         _check_out(out, args.force, source)
         if is_ours(source):
             _refuse_flags(args, f"{source} says this itself")
+            if "description" not in describe(source):
+                raise UsageError(
+                    f"{source} is not the file of a residual network, and only those can be converted; "
+                    "other networks are read from the files that 'run.py train' writes"
+                )
             network, info = MODELS[NETWORKS[0]].read(source)
             save(out, network, info)
             print(f"weights   {out}")
