@@ -6,6 +6,7 @@ import errno
 import fcntl
 import glob
 import os
+import re
 import shlex
 import shutil
 import stat
@@ -33,6 +34,15 @@ KINDS = {  # names of what is not a regular file
 def program(*words: str) -> str:
     """The command line that a user can type from the current folder: ``python run.py check ...``."""
     return shlex.join(["python", os.path.relpath(ROOT / "run.py"), *words])
+
+
+def loaded_libraries(word: str) -> list[str]:
+    """The files of this process's shared libraries with a word in their names; empty if that is not known."""
+    try:
+        maps = Path("/proc/self/maps").read_text()
+    except OSError:
+        return []
+    return sorted(set(re.findall(rf"\S*{word}\S*\.so\S*", maps)))
 
 
 def expanded(name: str) -> Path:

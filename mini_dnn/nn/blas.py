@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 from threading import Lock
 
 import numpy as np
 
-MAPS = Path("/proc/self/maps")  # lists the loaded libraries of this process
+from mini_dnn.paths import loaded_libraries
+
 SUFFIXES = ("64_", "")  # suffixes of functions with 64-bit integers, and of others
 PREFIXES = ("scipy_openblas", "openblas")
 
@@ -50,11 +49,7 @@ def one_thread() -> Iterator[bool]:
 def _openblas() -> tuple[Callable[[], int], Setter] | None:
     """Return the functions that get and set the number of threads of the OpenBLAS that NumPy has loaded."""
     np.dot(np.ones(2), np.ones(2))  # this loads it
-    try:
-        names = set(re.findall(r"\S*openblas\S*\.so\S*", MAPS.read_text()))
-    except OSError:
-        return None
-    for name in names:
+    for name in loaded_libraries("openblas"):
         library = ctypes.CDLL(name)
         for prefix in PREFIXES:
             for suffix in SUFFIXES:
