@@ -276,6 +276,7 @@ def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
         ({"mean": [0.5, 0.5, float("nan")]}, "must contain only numbers"),
         ({"mean": [0.5, 0.5, 10**400]}, "must contain only numbers that fit fp32"),
         ({"deviation": [1, 0, 1]}, "larger than 0"),
+        ({"deviation": [1, 1e-60, 1]}, "larger than 0"),
         ({"invert": 1}, "invert must be true or false"),
         ({"background": 256}, "0 to 255"),
         ({"colour": "grey"}, "no field colour"),

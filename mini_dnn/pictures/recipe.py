@@ -73,7 +73,7 @@ class Recipe:
                 )
             if not all(isinstance(n, int | float) and abs(n) <= LARGEST for n in numbers):
                 raise ShapeError(f"{name} must contain only numbers that fit fp32; found {numbers!r}")
-        if min(self.deviation) <= 0:
+        if np.float32(min(self.deviation)) <= 0:
             raise ShapeError(f"deviation must be larger than 0; found {self.deviation!r}")
         if not isinstance(self.invert, bool) or not _is_whole(self.background, 0, 255):
             raise ShapeError(
