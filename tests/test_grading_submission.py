@@ -17,7 +17,8 @@ from mini_dnn.grading.confined import sandbox
 from mini_dnn.grading.confined.process import SubmissionError
 from mini_dnn.grading.confined.sandbox import Isolation
 from mini_dnn.grading.grader import Grader
-from mini_dnn.grading.submission import Submission, digest, read
+from mini_dnn.grading.submission import Submission, digest
+from mini_dnn.grading.submitted import read
 from mini_dnn.paths import ROOT
 
 NOBODY = 65534

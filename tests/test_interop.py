@@ -3,8 +3,6 @@
 import inspect
 import subprocess
 import sys
-import threading
-import weakref
 from typing import Any
 
 import numpy as np
@@ -14,13 +12,11 @@ from lent_arrays import STREAM, CupyArray, Held, Interfaced, Libraries, Packed, 
 from lent_arrays import libraries as libraries
 
 import mini_dnn
-from mini_dnn import conv2d, gemm, ops, softmax
+from mini_dnn import gemm, ops, softmax
 from mini_dnn.device import Device
 from mini_dnn.errors import ShapeError
-from mini_dnn.interop import calls
 from mini_dnn.interop.calls import CALLS
 from mini_dnn.interop.function import Function
-from mini_dnn.interop.problem import problem_of
 from mini_dnn.interop.protocols import DeviceArray
 from mini_dnn.paths import ROOT
 from mini_dnn.variant import find
@@ -137,77 +133,6 @@ def test_later_calls_prepare_nothing(libraries: Libraries, monkeypatch: pytest.M
     assert [args[3] for args in prepared] == [STREAM] * 5 + [99]
 
 
-def test_each_stream_and_each_thread_has_calls_of_its_own(
-    libraries: Libraries, quick_emulator: Device
-) -> None:
-    """No scratch memory may be shared: m2 stores its unrolled input there."""
-    x, w = drawn(2, 2, 8, 7), drawn(3, 2, 3, 3)
-    gpu_x, gpu_w = CupyArray(x), CupyArray(w)
-    expected = conv2d(x, w, impl="m2", device=quick_emulator)
-    found, kept, scratch = [], [], set()
-
-    def call() -> None:
-        found.append(conv2d(gpu_x, gpu_w, impl="m2"))
-        kept.append(list(CALLS.ready.values()))
-        scratch.update(b.address for ready in kept[-1] for b in ready.prepared._scratch.values())
-
-    call()
-    libraries.stream = 99
-    call()
-    thread = threading.Thread(target=call)
-    thread.start()
-    thread.join()
-    assert [len(calls) for calls in kept] == [1, 2, 1]
-    calls_of_all = {id(ready.prepared) for calls in kept for ready in calls}
-    assert (len(calls_of_all), len(scratch)) == (3, 2 * 3)
-    assert all(np.array_equal(values(y), expected) for y in found)
-
-
-def test_what_is_kept_can_be_released(quick_emulator: Device) -> None:
-    before = quick_emulator.free_bytes()
-    x, w = CupyArray(drawn(2, 2, 8, 7)), CupyArray(drawn(3, 2, 3, 3))
-    first = values(conv2d(x, w, impl="m2")).copy()
-    assert quick_emulator.free_bytes() < before
-    calls.release()
-    assert quick_emulator.free_bytes() == before
-    assert np.array_equal(values(conv2d(x, w, impl="m2")), first)
-
-
-def test_what_a_thread_has_kept_is_freed_when_it_ends_after_the_work(
-    quick_emulator: Device, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The memory of others may be in use until then."""
-    before, events, kept = quick_emulator.free_bytes(), [], []
-    real, wait = quick_emulator.foreign_stream, quick_emulator.synchronize
-
-    def foreign_stream(handle: int) -> Any:
-        stream = real(handle)
-        monkeypatch.setattr(stream, "mark", lambda: lambda: False)
-        monkeypatch.setattr(stream, "free", lambda: events.append("the stream's memory is freed"))
-        return stream
-
-    def synchronize() -> None:
-        assert all(owner() is not None for owner in kept), "the GPU may still read it"
-        events.append("the work is complete")
-        wait()
-
-    def call() -> None:
-        x = Packed(drawn(2, 2, 8, 7))
-        conv2d(x, Packed(drawn(3, 2, 3, 3)), impl="m2")
-        assert quick_emulator.free_bytes() < before
-        kept.extend(weakref.ref(owner) for owner in CALLS._held[0][1][0] if isinstance(owner, Packed))
-
-    monkeypatch.setattr(quick_emulator, "foreign_stream", foreign_stream)
-    monkeypatch.setattr(quick_emulator, "synchronize", synchronize)
-    thread = threading.Thread(target=call)
-    thread.start()
-    thread.join()
-    assert events == ["the work is complete", "the stream's memory is freed", "the work is complete"]
-    assert quick_emulator.free_bytes() == before
-    assert [owner() for owner in kept] == [None, None]
-    kept.clear()
-
-
 def test_streams_of_the_protocols(quick_emulator: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """The call uses the first stream that is named.
 
@@ -247,26 +172,6 @@ def test_a_device_array_speaks_both_protocols() -> None:
     for asked in ({"copy": True}, {"dl_device": (1, 0)}):
         with pytest.raises(BufferError, match="cannot be copied"):
             c.__dlpack__(**asked)
-
-
-def test_memory_of_others_is_kept_until_the_work_is_done(
-    quick_emulator: Device, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    over = False
-    real = quick_emulator.foreign_stream
-
-    def foreign_stream(handle: int) -> Any:
-        stream = real(handle)
-        monkeypatch.setattr(stream, "mark", lambda: lambda: over)
-        return stream
-
-    monkeypatch.setattr(quick_emulator, "foreign_stream", foreign_stream)
-    for _ in range(3):
-        gemm(Packed(A), Packed(B))
-    assert len(CALLS._held) == 3
-    over = True
-    gemm(Packed(A), Packed(B))
-    assert len(CALLS._held) == 1
 
 
 def test_another_gpu_than_the_current_one(libraries: Libraries) -> None:
@@ -331,13 +236,6 @@ def test_no_library_is_imported_for_it() -> None:
         "assert not {'cupy', 'torch', 'numba', 'jax'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
-
-
-def test_arrays_larger_than_the_hosts_memory_have_a_problem() -> None:
-    """Arrays on a GPU are described to operations by arrays in host memory, which is never allocated."""
-    found = problem_of(ops.find("softmax"), ["x"], [((1 << 30, 1 << 14), "float32")], {})
-    assert (found.problem.N, found.problem.L) == (1 << 30, 1 << 14)
-    assert found.which == {"x": 0}
 
 
 def test_stand_ins_are_told_apart() -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from mini_dnn.device.emulator.compiler import find_compiler
 from mini_dnn.device.emulator.runtime_build import build_runtime
 from mini_dnn.errors import DeviceError, MiniDnnError, VariantError
-from mini_dnn.grading import checks, log, submission
+from mini_dnn.grading import checks, log, submitted
 from mini_dnn.grading.asked import Rubric, VariantRubric
 from mini_dnn.grading.checks import Ground
 from mini_dnn.grading.confined.forkserver import ForkServer
@@ -165,7 +165,7 @@ class Grader:
                 status = FAILED if asked.required else SKIPPED
                 findings = _one_check(asked, status, one.missing(asked.name, self._setting.rubric))
                 return _as_submitted(findings, copy, folder)
-            submission.write(submission.read(source), copy)
+            submitted.write(submitted.read(source), copy)
             with turn(self._beside / "turn.lock") as now, self._subject(copy, folder / "cache") as subject:
                 findings = judge(self._ground, asked, subject, self._device.has_clock, now.alone)
         except (SubmissionError, VariantError) as error:
