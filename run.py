@@ -1,13 +1,24 @@
 #!/usr/bin/env python3
 """The command line: ``python run.py --batch 10000 --impl m3``; ``python run.py --help`` shows the verbs."""
 
+import os
+import signal
 import sys
 
+
+def _end(*_: object) -> None:
+    os.write(2, b"interrupted\n")
+    os._exit(130)
+
+
 if __name__ == "__main__":
+    interrupt = signal.getsignal(signal.SIGINT)
+    if interrupt is signal.default_int_handler:  # it raises an error, which modules may catch while they load
+        signal.signal(signal.SIGINT, _end)
     try:
         from mini_dnn.cli import main
 
-        sys.exit(main())
+        sys.exit(main(on_loaded=lambda: signal.signal(signal.SIGINT, interrupt)))
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "mini_dnn":
             raise
@@ -17,6 +28,6 @@ if __name__ == "__main__":
             file=sys.stderr,
         )
         sys.exit(2)
-    except KeyboardInterrupt:  # this may happen while the modules are imported
+    except KeyboardInterrupt:  # before or after the work
         print("interrupted", file=sys.stderr)
         sys.exit(130)

@@ -39,6 +39,7 @@ from attention_gpu import BACKENDS, Bench
 from attention_tables import LIBRARY, MODES, Row, outcome, table, wrong_words
 from products import build_ahead
 
+from mini_dnn.cli.common import DIFFERS
 from mini_dnn.measuring.machine import commit, versions
 from mini_dnn.ops.attention import AttentionShape
 
@@ -169,7 +170,7 @@ def problems_of(given: argparse.Namespace) -> list[AttentionShape]:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Measure, print and write."""
+    """Measure, print and write. Return 1 if a result is wrong."""
     given = parsed(words)
     impl, libraries, layouts, modes = (
         listed(words) for words in (given.impl, given.libraries, given.layouts, given.modes)
@@ -198,7 +199,7 @@ def main(words: Sequence[str] | None = None) -> int:
             found["random"].extend(rows)
             found["random_errors"].extend(errors)
     write(given.out, {**about, **found})
-    return 0
+    return DIFFERS if wrong_words([*found["errors"], *found["random_errors"]]) else 0
 
 
 if __name__ == "__main__":

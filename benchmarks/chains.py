@@ -7,7 +7,7 @@ Each product has its own constant b, and all of them together are larger than th
 always the same, and alpha preserves the magnitude of the values. As in ``products.py``, candidates take turns
 on the same arrays, and kernels that may start early have additional rows ``early``. The first product is
 compared with float64. The result of a chain with early starts must have the same bits as that of the same
-kernels launched in order.
+kernels launched in order. Rows of a wrong result have a field ``wrong``, and the exit status is then 1.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ import statistics
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from products import MODES, OPERATION, Candidate, Mode, Row, build_plans, late, take_turns
+import products_checks
+from products import MODES, Candidate, Mode, Row, build_plans, late, timed
+from products_checks import Verdict, status_of
 
 from mini_dnn.device import Device, open_device
 from mini_dnn.device.base import Buffer
 from mini_dnn.measuring.machine import commit, versions
 from mini_dnn.ops.gemm import GemmShape
 from mini_dnn.running.execute import Execution, compile_others
-from mini_dnn.running.verify import verify
 from mini_dnn.variant import Planned, find
 
 MOVED = 100e6  # bytes of all b: twice the L2 cache of an H100
@@ -164,8 +165,8 @@ def result(one: Candidate, chain: Chain, at: Memory, device: Device) -> np.ndarr
     return found.reshape(-1)[: chain.rows * chain.widths[0]]
 
 
-def compare(name: str, chain: Chain, planned: Planned, at: Memory, device: Device) -> None:
-    """Print whether the first product agrees with float64."""
+def first_product(planned: Planned, at: Memory, device: Device) -> Verdict:
+    """Whether the first product agrees with float64."""
     p = planned.problem
     execution = Execution(planned, device.compile(planned.source, planned.defines), device)
     for key, buffer in at.of(0).items():
@@ -179,8 +180,7 @@ def compare(name: str, chain: Chain, planned: Planned, at: Memory, device: Devic
     device.copy_out(at.results[0], c)
     free_scratch(execution)
     outputs = {"c": c.reshape(-1)[: p.m * p.n].reshape(1, p.m, p.n)}
-    found = verify(OPERATION, p, arrays, outputs, planned.precision)
-    print(f"  {name:34s} {'agrees' if found.ok else 'WRONG'}: {found}", flush=True)
+    return products_checks.compare(planned, arrays, outputs)
 
 
 def measure(
@@ -198,32 +198,21 @@ def measure(
         candidates: list[Candidate] = []
         ends: dict[str, np.ndarray] = {}
         for name, of_chain in plans.items():
-            candidates.append(stack.enter_context(candidate(name, chain, of_chain, at, device)))
-            compare(name, chain, of_chain[0], at, device)
-            ends[name] = result(candidates[-1], chain, at, device)
-            if not np.isfinite(ends[name]).all():
-                print(f"  {name:34s} WRONG: the chain does not end with numbers", flush=True)
-            if not np.array_equal(ends[name], ends[name.removesuffix(" early")]):
-                print(f"  {name:34s} WRONG: the chain ends with other bits than in order", flush=True)
-        return [row for mode in modes for row in timed(chain, candidates, mode, device)]
+            one = stack.enter_context(candidate(name, chain, of_chain, at, device))
+            verdict = first_product(of_chain[0], at, device)
+            ends[name] = result(one, chain, at, device)
+            wrong = [] if verdict.ok else [verdict.found]
+            wrong += wrong_end(ends[name], ends[name.removesuffix(" early")])
+            candidates.append(replace(one, wrong="; ".join(wrong)))
+            print(f"  {name:34s} {Verdict(not wrong, candidates[-1].wrong or verdict.found)}", flush=True)
+        about = {"chain": chain.text, "products": chain.layers}
+        return [{**about, **row} for mode in modes for row in timed(candidates, mode, device, chain.flops)]
 
 
-def timed(chain: Chain, candidates: Sequence[Candidate], mode: Mode, device: Device) -> list[Row]:
-    """Measure one mode."""
-    found = take_turns(candidates, mode, device)
-    first = next(iter(found))
-    rows: list[Row] = []
-    for name, times in found.items():
-        median = statistics.median(times)
-        gain = statistics.median(found[first]) / median
-        rate = chain.flops / median * 1e-6
-        print(
-            f"  {mode.name:9s} {name:30s} {median:9.3f} us {rate:7.1f} TFLOP/s {gain:7.3f} x {first}",
-            flush=True,
-        )
-        about = {"chain": chain.text, "products": chain.layers, "variant": name, "mode": mode.name}
-        rows.append({**about, "us": times})
-    return rows
+def wrong_end(end: np.ndarray, in_order: np.ndarray) -> list[str]:
+    """Return what is wrong with the last result of a chain. ``in_order`` is that without early starts."""
+    wrong = [] if np.isfinite(end).all() else ["the chain does not end with numbers"]
+    return wrong + ([] if np.array_equal(end, in_order) else ["the chain ends with other bits than in order"])
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -248,7 +237,7 @@ def main(words: Sequence[str] | None = None) -> int:
         if given.out:
             about = {"note": NOTE, "device": device.description, "commit": commit(), "versions": versions()}
             given.out.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")
-    return 0
+    return status_of(rows, "chain")
 
 
 def plan_of(name: str, device: Device) -> Planning:

@@ -11,10 +11,14 @@ take turns, so that clock rates and other load on the GPU are the same for all.
 
 ``--random 200`` adds 200 problems of random sizes up to 4096, including odd ones. They are timed in short
 turns, and audited instead of compared element by element. With ``--multiple 8``, all sizes are multiples of
-8, and every second problem is drawn on a logarithmic scale. ``--seed`` draws others.
+8, and every second problem is drawn on a logarithmic scale. ``--seed`` draws other sizes, and other columns
+for the audit.
 
 Kernels that may start early (programmatic dependent launch) do so in the rows ``early``. In the rows without
 that word, every kernel waits for the previous one, as those of cuBLAS do.
+
+A result that disagrees is timed as well. Its rows have a field ``wrong`` that says how it differs, and the
+exit status is 1.
 """
 
 from __future__ import annotations
@@ -25,32 +29,29 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from products_checks import OPERATION, Check, audit, compare, random_problems, status_of
 
-from mini_dnn import ops
 from mini_dnn.device import Device, open_device
 from mini_dnn.device.base import Graph
 from mini_dnn.device.nvcc import build_cubin, nvcc_arch
 from mini_dnn.errors import MiniDnnError
 from mini_dnn.measuring.machine import commit, versions
 from mini_dnn.ops import Arrays
-from mini_dnn.ops.gemm import GemmShape
 from mini_dnn.running.execute import Execution, compile_others
-from mini_dnn.running.verify import verify
 from mini_dnn.variant import Launch, Planned, find
 from mini_dnn.variant.plan import Code
 
-OPERATION = ops.find("gemm")
 MOVED = 256e6  # bytes of all sets of operands: five times the L2 cache of an H200
 MOST_SETS = 64
-LARGEST = 4096  # side of a random problem
 NOTE = "microseconds a product, turn by turn"
 
 
@@ -64,7 +65,6 @@ class Mode:
     rest_s: float
 
 
-Check = Callable[[Planned, Arrays, Arrays], str]  # of outputs; the result is a remark
 QUICK = Mode("random", 3, 0.002, 0.0)
 MODES = {"burst": Mode("burst", 5, 0.004, 0.06), "sustained": Mode("sustained", 5, 0.05, 0.0)}
 
@@ -76,6 +76,7 @@ class Candidate:
     name: str
     graph: Graph
     sets: int
+    wrong: str = ""  # how its result differs
 
 
 def late(planned: Planned) -> Planned:
@@ -116,12 +117,12 @@ def chain(
 
         graph = device.capture(work)
         stack.callback(graph.free)
+        wrong = ""
         if check:
-            print(
-                f"  {name:34s} {check(planned, arrays, outputs_of(executions[-1], problem, device))}",
-                flush=True,
-            )
-        yield Candidate(name, graph, len(executions))
+            verdict = check(planned, arrays, outputs_of(executions[-1], problem, device))
+            print(f"  {name:34s} {verdict}", flush=True)
+            wrong = "" if verdict.ok else verdict.found
+        yield Candidate(name, graph, len(executions), wrong)
 
 
 def share(execution: Execution, other: Execution, names: Iterable[str]) -> None:
@@ -138,19 +139,6 @@ def outputs_of(execution: Execution, problem: Any, device: Device) -> Arrays:
         outputs[key] = np.empty(array.shape, array.dtype)
         device.copy_out(execution.buffers[key], outputs[key])
     return outputs
-
-
-def compare(planned: Planned, arrays: Arrays, outputs: Arrays) -> str:
-    """Whether results agree with float64."""
-    found = verify(OPERATION, planned.problem, arrays, outputs, planned.precision)
-    return f"{'agrees' if found.ok else 'WRONG'}: {found}"
-
-
-def audit(planned: Planned, arrays: Arrays, outputs: Arrays) -> str:
-    """The same in a fraction of the time, by sums over a few columns."""
-    assert OPERATION.audit, "products have one"
-    wrong = OPERATION.audit(planned.problem, arrays, outputs, planned.precision, np.random.default_rng())
-    return f"WRONG: {wrong}" if wrong else "agrees, audited"
 
 
 def take_turns(candidates: Sequence[Candidate], mode: Mode, device: Device) -> dict[str, list[float]]:
@@ -202,19 +190,6 @@ def build_plans(plans: Iterable[Planned], device: Device) -> None:
         list(pool.map(lambda c: build_cubin(c.source, dict(c.defines), nvcc_arch(device.arch)), wanted))
 
 
-def random_problems(count: int, multiple: int, seed: int) -> Iterator[tuple[Any, Arrays]]:
-    """Yield problems of random sizes in halves, with inputs from one pool."""
-    rng = np.random.default_rng(seed)
-    pool = rng.standard_normal(LARGEST**2, np.float32).astype(np.float16)
-    most = LARGEST // multiple
-    sizes = rng.integers(1, most + 1, (count, 3))
-    if multiple > 1:
-        sizes[::2] = np.exp(rng.uniform(0, np.log(most + 1), sizes[::2].shape))  # rounded down
-    for m, n, k in (sizes * multiple).tolist():
-        problem = GemmShape(m, n, k, "fp16", "fp16")
-        yield problem, {"a": pool[: m * k].reshape(1, m, k), "b": pool[: k * n].reshape(1, k, n)}
-
-
 def measure(
     problem: Any,
     arrays: Arrays,
@@ -224,7 +199,6 @@ def measure(
     check: Check | None,
 ) -> list[Row]:
     """Measure one problem: every variant that supports it, in every mode."""
-    rows = []
     print(f"{problem}: {sets_of(problem)} sets", flush=True)
     with ExitStack() as stack:
         candidates = []
@@ -240,18 +214,27 @@ def measure(
                     candidates.append(stack.enter_context(chain(label, one, arrays, device, check)))
                 except MiniDnnError as error:
                     print(f"  {label}: {error}", flush=True)
-        for mode in modes:
-            found = take_turns(candidates, mode, device)
-            first = next(iter(found))
-            for name, times in found.items():
-                median = statistics.median(times)
-                rate = problem.flops / median * 1e-6
-                gain = statistics.median(found[first]) / median
-                print(
-                    f"  {mode.name:9s} {name:30s} {median:9.2f} us {rate:7.1f} TFLOP/s {gain:7.3f} x {first}",
-                    flush=True,
-                )
-                rows.append({"problem": problem.text, "variant": name, "mode": mode.name, "us": times})
+        rows = [row for mode in modes if candidates for row in timed(candidates, mode, device, problem.flops)]
+        return [{"problem": problem.text, **row} for row in rows]
+
+
+def timed(candidates: Sequence[Candidate], mode: Mode, device: Device, flops: float) -> list[Row]:
+    """Measure one mode: print and return a row for each candidate."""
+    found = take_turns(candidates, mode, device)
+    first = candidates[0].name
+    rows: list[Row] = []
+    for one in candidates:
+        times = found[one.name]
+        median = statistics.median(times)
+        rate = flops / median * 1e-6
+        gain = statistics.median(found[first]) / median
+        print(
+            f"  {mode.name:9s} {one.name:30s} {median:9.3f} us {rate:7.1f} TFLOP/s {gain:7.3f} x {first}",
+            flush=True,
+        )
+        rows.append({"variant": one.name, "mode": mode.name, "us": times})
+        if one.wrong:
+            rows[-1]["wrong"] = one.wrong
     return rows
 
 
@@ -270,14 +253,17 @@ def main(words: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--random", type=int, default=0, help="number of additional problems of random sizes")
     parser.add_argument("--multiple", type=int, default=1, help="number that divides random sizes")
-    parser.add_argument("--seed", type=int, default=0, help="seed of random sizes; default: %(default)s")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of random sizes and of the audit; default: %(default)s"
+    )
     parser.add_argument("--modes", default="burst,sustained", help="default: %(default)s")
     parser.add_argument("--no-check", action="store_true", help="do not check results")
     parser.add_argument("--out", type=Path, help="write the results to this JSON file")
     given = parser.parse_args(words)
     modes = [MODES[name] for name in given.modes.split(",")]
     impl = given.impl.split(",")
-    whole, brief = (None, None) if given.no_check else (compare, audit)
+    columns = np.random.default_rng(given.seed)
+    whole, brief = (None, None) if given.no_check else (compare, partial(audit, columns))
     rows: list[Row] = []
     with closing(open_device("cuda")) as device:
         problems = [OPERATION.parse(text) for text in given.shapes]
@@ -290,7 +276,7 @@ def main(words: Sequence[str] | None = None) -> int:
         if given.out:
             about = {"note": NOTE, "device": device.description, "commit": commit(), "versions": versions()}
             given.out.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")
-    return 0
+    return status_of(rows, "problem")
 
 
 if __name__ == "__main__":

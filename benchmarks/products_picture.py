@@ -28,6 +28,11 @@ def ratios(file: Path, base: str, variant: str) -> list[tuple[int, float]]:
     """Return the FLOPs of each product, and how many times as fast as ``base`` ``variant`` is."""
     times: dict[str, dict[str, float]] = {}
     for row in json.loads(file.read_text())["rows"]:
+        if "wrong" in row:
+            sys.exit(
+                f"{file}: {row['variant']} at {row['problem']} is wrong: {row['wrong']}; measure again when "
+                "that is mended"
+            )
         times.setdefault(row["problem"], {})[row["variant"]] = statistics.median(row["us"])
     parse = ops.find("gemm").parse
     return sorted(

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -52,8 +53,10 @@ def killed(folder: Path, kills: int, seed: int = 0) -> dict[str, int]:
                     time.sleep(0.005)
                 victims = workers_of(process.pid)
                 if process.poll() is None and victims:
-                    made += 1
-                    os.kill(process.pid if made % WHOLE == 0 else rng.choice(victims), signal.SIGKILL)
+                    victim = process.pid if (made + 1) % WHOLE == 0 else rng.choice(victims)
+                    with suppress(ProcessLookupError):  # it has ended in the meantime
+                        os.kill(victim, signal.SIGKILL)
+                        made += 1
             process.kill()
         if process.returncode > 0:
             raise RuntimeError("the program cannot run; it has printed why")

@@ -6,6 +6,7 @@ import errno
 import fcntl
 import glob
 import os
+import re
 import shlex
 import shutil
 import stat
@@ -35,12 +36,29 @@ def program(*words: str) -> str:
     return shlex.join(["python", os.path.relpath(ROOT / "run.py"), *words])
 
 
+def loaded_libraries(word: str) -> list[str]:
+    """The files of this process's shared libraries with a word in their names; empty if that is not known."""
+    try:
+        maps = Path("/proc/self/maps").read_text()
+    except OSError:
+        return []
+    return sorted(set(re.findall(rf"\S*{word}\S*\.so\S*", maps)))
+
+
 def expanded(name: str) -> Path:
     """The path that a user typed. A ``~`` becomes the home folder, unless that is not known."""
     try:
         return Path(name).expanduser()
     except RuntimeError:  # no such user, or a container whose user has no home
         return Path(name)
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a path is that of a folder. If the system refuses to say, it is not."""
+    try:
+        return path.is_dir()
+    except OSError:  # the name is too long, or a folder above it may not be searched
+        return False
 
 
 def open_regular(path: Path) -> BinaryIO:

@@ -140,6 +140,10 @@ def test_a_function_that_returns_something_else(given: str, message: str, tmp_pa
     [
         ('"op": "conv3d"', "op 'conv3d' is not one of 'conv2d', "),
         ('"op": None', "op None is not one of 'conv2d', "),
+        ('"idea": 5', "idea is 5; expected a text in quotes"),
+        ('"needs_gpu": True', "needs_gpu is True; expected a text in quotes"),
+        ('"parent": ["m1"]', "parent is ['m1']; expected the name of a variant, or None"),
+        ('"parent": ""', "parent is ''; expected the name of a variant, or None"),
         ('"precision": "fp8"', "precision 'fp8' is not one of 'fp32', 'tf32', 'fp16', 'fp16_sum'"),
     ],
 )

@@ -33,6 +33,12 @@ def test_each_kernel_has_an_entry(tmp_path: Path, capsys: Output) -> None:
     assert f"{len(entries)} kernels" in capsys.readouterr().out
 
 
+def test_a_folder_that_does_not_exist_is_refused_as_by_other_verbs(tmp_path: Path, capsys: Output) -> None:
+    assert main(["editor", "--out", str(tmp_path / "none")]) == 2
+    assert "there is no folder" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("name", chosen(KERNELS, lambda name: name == KERNELS[0]))
 def test_a_kernel_compiles_as_its_entry_says(name: str) -> None:
     arguments = entry(find(name))["arguments"]

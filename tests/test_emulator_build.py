@@ -216,6 +216,16 @@ def test_another_copy_of_this_project_has_headers_of_its_own(
         "/tmp/a.s: Fatal error: can't write 9 bytes to section .text of /tmp/a.o: 'No space left on device'",
         "/usr/bin/ld: final link failed: Disk quota exceeded",
         "g++: fatal error: Killed signal terminated program cc1plus",
+        "Cannot create temporary file in /tmp/: No space left on device",
+        "Fatal error: can't create /tmp/a.o: No space left on device",
+        "/usr/bin/ld: cannot open output file a.so: No space left on device",
+        "virtual memory exhausted: Cannot allocate memory",
+        "cc1plus: out of memory allocating 65536 bytes after a total of 1048576 bytes",
+        "fatal error: error in backend: IO failure on output stream: No space left on device",
+        "error: unable to open output file 'a.o': 'No space left on device'",
+        "clang: error: unable to make temporary file: No space left on device",
+        "clang: error: unable to execute command: Killed",
+        "LLVM ERROR: out of memory",
     ],
 )
 def test_a_full_disk_or_memory_is_not_the_kernels_fault(tmp_path: Path, said: str) -> None:
@@ -227,8 +237,10 @@ def test_a_full_disk_or_memory_is_not_the_kernels_fault(tmp_path: Path, said: st
     assert not isinstance(caught.value, CompileError)
 
 
-def test_a_kernels_own_words_about_the_disk_are_errors_of_the_kernel(tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", ["#error x: fatal error: ", "#error ", "error: ", "#error clang: error: "])
+def test_a_kernels_own_words_about_the_disk_are_errors_of_the_kernel(tmp_path: Path, words: str) -> None:
     source = tmp_path / "kernel.cu"
-    source.write_text("#error x: fatal error: No space left on device\n")
-    done = find_compiler().run(["-E", "-x", "c++", str(source)])
+    source.write_text(f"{words}No space left on device\n")
+    done = find_compiler().run(["-c", "-x", "c++", "-o", str(tmp_path / "kernel.o"), str(source)])
+    assert done.returncode == 1
     assert "No space left on device" in done.stderr

@@ -79,6 +79,15 @@ def test_from_the_first_blank_to_the_reference(
     )
 
 
+def test_an_exercise_that_has_got_more_blanks_since_it_was_made(tmp_path: Path, capsys: Output) -> None:
+    folder = create(str(tmp_path / "mine"), find("m1/direct"), exercise.make)
+    (folder / exercise.STATE).write_text('{"of": "m1/direct", "read": [1]}')
+    assert "hint 2 of" in exercise.next_hint(folder)[1]
+    kernel = (folder / "kernel.cu").read_text()
+    (folder / "kernel.cu").write_text(re.sub(r"\bBLANK_[12]\b", "0", kernel))
+    assert [line.partition(" of ")[0] for line in exercise.next_hint(folder)] == ["blank 3", "hint 1"]
+
+
 def test_a_blank_does_not_compile(tmp_path: Path, emulator: Device) -> None:
     variant = find(create(str(tmp_path / "mine"), find("m1/direct"), exercise.make))
     shape = variant.operation.course["conv1"].with_batch(1)

@@ -2,13 +2,10 @@
 
 import errno
 import os
-import runpy
 import shutil
-import signal
 import subprocess
 import sys
 from collections import Counter
-from importlib.abc import MetaPathFinder
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -72,22 +69,6 @@ def test_a_locale_that_has_ascii_alone(tmp_path: Path) -> None:
     done = shown(PYTHONUTF8="1", PYTHONIOENCODING="ascii")
     assert done.returncode == 0, done.stderr
     assert b"Idea: ?K ? ?quoted?" in done.stdout
-
-
-@pytest.mark.usefixtures("interruptible")
-def test_ctrl_c_while_modules_are_imported(monkeypatch: pytest.MonkeyPatch, capsys: Output) -> None:
-    class Interrupted(MetaPathFinder):
-        def find_spec(self, name: str, *_: object) -> None:
-            if name == "mini_dnn.cli":
-                signal.raise_signal(signal.SIGINT)
-
-    for name in [name for name in sys.modules if name.startswith("mini_dnn.cli")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
-    with pytest.raises(SystemExit) as end:
-        runpy.run_path(str(ROOT / "run.py"), run_name="__main__")
-    assert end.value.code == 130
-    assert capsys.readouterr().err == "interrupted\n"
 
 
 def test_a_python_without_the_packages() -> None:

@@ -85,7 +85,12 @@ def test_without_a_hold_on_blas(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_images_of_another_network_are_refused() -> None:
     fast = FoldedResNet(SMALL, arrays_of(SMALL), 1)
-    for wrong in (images(LARGE, 1), images(SMALL, 1).astype(np.float64), images(SMALL, 1)[0]):
+    for wrong in (
+        images(LARGE, 1),
+        images(SMALL, 1).astype(np.float64),
+        images(SMALL, 1)[0],
+        images(SMALL, 0),
+    ):
         with pytest.raises(ShapeError, match=r"expected \(N, 1, 28, 28\) float32"):
             fast.scores(wrong)
 
@@ -101,6 +106,26 @@ def test_blas_has_its_threads_back() -> None:
         with blas.one_thread() as had:
             assert had
             assert get() == 1
+        assert get() == 2
+    finally:
+        put(before)
+
+
+def test_blas_has_its_threads_back_after_all_who_share_it() -> None:
+    """The second one to enter does not restore the number of threads that it found."""
+    known = blas._openblas()
+    if known is None:
+        pytest.skip("NumPy's BLAS is no OpenBLAS here")
+    get, put = known
+    before = get()
+    try:
+        put(2)
+        first, second = blas.one_thread(), blas.one_thread()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert get() == 1, "the second one is still running"
+        second.__exit__(None, None, None)
         assert get() == 2
     finally:
         put(before)

@@ -16,7 +16,7 @@ from mini_dnn.device import Device
 from mini_dnn.device.cuda import FLUSHES, CudaDevice
 from mini_dnn.device.cuda_buffer import CudaBuffer
 from mini_dnn.device.nvcc import find_nvcc
-from mini_dnn.errors import DeviceError
+from mini_dnn.errors import DeviceError, UsageError
 from mini_dnn.grading import rubric
 from mini_dnn.grading.confined import forkserver
 from mini_dnn.grading.confined.forkserver import ForkServer
@@ -100,6 +100,17 @@ def test_a_gpu_whose_kernels_reach_the_clock(
     with pytest.raises(DeviceError, match=r"uvm_disable_hmm=1.*--weak-isolation"):
         Grader(setting, tmp_path)
     Grader(replace(setting, weak_isolation=True), tmp_path).close()
+
+
+def test_images_that_are_too_few_are_told_before_a_device_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = QUICK.replace("hidden = 3 }", "hidden = 3, accuracy = 1 }") + "[accuracy]\nbatch = 100_000\n"
+    opened: list[Path] = []
+    monkeypatch.setattr("mini_dnn.grading.grader.ForkServer", lambda home, apart: opened.append(home))
+    with pytest.raises(UsageError, match=r"accuracy\.batch is 100000; .* has only"):
+        Grader(quick_setting(tmp_path, rubric=rubric.parse(text), data="synthetic"), tmp_path)
+    assert not opened
 
 
 def test_a_gpu_that_namespaces_hide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,6 +130,8 @@ RELATIVE_TO = "[performance]\nbatch = 1\nfull = 0.5\nnone = 1\nreference ="
         ('name = "quick"', "name = 3", "'name' is 3; expected a string"),
         ('name = "quick"', 'nmae = "quick"\nname = "q"', "unknown key 'nmae'; known are"),
         ("seconds = 300", "seconds = 0", "'limits.seconds' is 0; expected a number above 0"),
+        ("seconds = 300", f"seconds = {'9' * 400}", "'limits.seconds' has 400 digits; expected a number"),
+        ("seconds = 300", f"seconds = {'9' * 5000}", "not valid TOML: Exceeds the limit"),
         ("seconds = 300", "second = 300", "unknown key 'limits.second'"),
         ("memory_mb = 2048", "memory_mb = true", "expected an integer"),
         ("[[2, 2, 9, 21, 3, 2, 5]]", "[[2, 2, 9]]", "found 3 values; expected 7: N,C,H,W,M,R,S"),

@@ -16,9 +16,10 @@ import pytest
 from grading_helpers import QUICK, assemble, honest
 from waiting import wait_until
 
-from mini_dnn.cli import main
+from mini_dnn.cli import grade, main
 from mini_dnn.grading.confined.sandbox import Isolation
 from mini_dnn.paths import ROOT
+from mini_dnn.work import Local
 
 pytestmark = pytest.mark.skipif(not Isolation().full, reason=f"no isolation here: {Isolation()}")
 MIXED = ("nan_output", "exits", "endless_plan", "reads_rubric", "output_flood", "bare_exit")
@@ -223,6 +224,27 @@ def test_wrong_use(
     honest(tmp_path / "submissions")
     assert main([*command(tmp_path / "submissions", tmp_path / "out")[1:], *change]) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("flags", "workers"), [(["--jobs", "3"], 3), ([], 2)])
+def test_jobs_have_precedence_over_the_profile(
+    flags: list[str], workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "quick.toml").write_text(QUICK)
+    (tmp_path / "profile.toml").write_text("workers = 2\n")
+    honest(tmp_path / "submissions")
+    engines: list[Local] = []
+    monkeypatch.setattr(grade, "grade_all", lambda *args: engines.append(args[3]) or ([], {}))
+    monkeypatch.setattr(grade, "check_setting", lambda *args: None)
+    monkeypatch.setattr(grade, "write_all", lambda *args, **more: None)
+    words = [
+        *command(tmp_path / "submissions", tmp_path / "out")[1:],
+        "--profile",
+        str(tmp_path / "profile.toml"),
+    ]
+    at = words.index("--jobs")
+    assert main([*words[:at], *words[at + 2 :], *flags]) == 0
+    assert [engine.workers for engine in engines] == [workers]
 
 
 def test_without_isolation_it_asks(

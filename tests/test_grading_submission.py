@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,11 @@ from mini_dnn.grading.confined import sandbox
 from mini_dnn.grading.confined.process import SubmissionError
 from mini_dnn.grading.confined.sandbox import Isolation
 from mini_dnn.grading.grader import Grader
-from mini_dnn.grading.submission import Submission, digest, read
+from mini_dnn.grading.submission import Submission, digest
+from mini_dnn.grading.submitted import read
 from mini_dnn.paths import ROOT
 
+NOBODY = 65534
 REPOSITORY = (
     QUICK
     + """
@@ -161,6 +164,62 @@ def test_names_of_files_need_not_be_utf8(grader: Grader, tmp_path: Path) -> None
     message = next(check.message for check in grader.grade(one).checks if check.status == "failed")
     assert "f?r.txt" in message
     assert digest(one, grader._setting.rubric)
+
+
+@contextmanager
+def as_nobody(folder: Path) -> Iterator[None]:
+    """Read the folder as a user who owns nothing in it, because root may read everything."""
+    if os.getuid():
+        pytest.skip("only root can become another user")
+    modes = {path: path.stat().st_mode for path in (folder, *folder.parents)}
+    for path, mode in modes.items():
+        path.chmod(mode | 0o055)
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        for path, mode in modes.items():
+            path.chmod(mode)
+
+
+@pytest.mark.parametrize(
+    ("closed", "mode", "message"),
+    [
+        ("layers/custom", 0, "custom cannot be read: Permission denied"),
+        ("layers", 0, "layers/custom cannot be read: Permission denied"),
+        ("layers/custom/variant.py", 0, "variant.py cannot be read: Permission denied"),
+        ("layers/custom/more", 0, "more cannot be read: Permission denied"),
+        (".", 0, "cannot be read: Permission denied"),
+        (".", 0o444, "cannot be read: Permission denied"),
+    ],
+)
+def test_what_may_not_be_read_fails_this_submission_alone(
+    closed: str, mode: int, message: str, repository: Path, tmp_path: Path
+) -> None:
+    asked = rubric.parse(REPOSITORY)
+    (repository / "layers/custom/more").mkdir()
+    one = Submission("repository", repository)
+    before = digest(one, asked)
+    with as_nobody(repository):
+        assert digest(one, asked) == before
+    (repository / closed).chmod(mode)
+    with as_nobody(repository.parent):
+        assert digest(one, asked) != before
+        assert not one.is_of_several(asked)
+        with pytest.raises(SubmissionError, match=message):
+            read(one.variant("layers/custom", asked) or repository)
+
+
+def test_files_that_may_not_be_read_are_named(tmp_path: Path) -> None:
+    """The folder of a single variant whose contents can be listed, but not opened."""
+    folder, asked = honest(tmp_path), rubric.parse(QUICK)
+    folder.chmod(0o444)
+    one = Submission("honest", folder)
+    with as_nobody(folder.parent):
+        assert one.variant("layers/custom", asked) == folder
+        with pytest.raises(SubmissionError, match="cannot be read: Permission denied"):
+            read(folder)
 
 
 def test_a_link_to_anothers_folder(repository: Path, grader: Grader, tmp_path: Path) -> None:

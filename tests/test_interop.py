@@ -3,7 +3,6 @@
 import inspect
 import subprocess
 import sys
-import threading
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,9 @@ from lent_arrays import STREAM, CupyArray, Held, Interfaced, Libraries, Packed, 
 from lent_arrays import libraries as libraries
 
 import mini_dnn
-from mini_dnn import conv2d, gemm, ops, softmax
+from mini_dnn import gemm, ops, softmax
 from mini_dnn.device import Device
 from mini_dnn.errors import ShapeError
-from mini_dnn.interop import calls
 from mini_dnn.interop.calls import CALLS
 from mini_dnn.interop.function import Function
 from mini_dnn.interop.protocols import DeviceArray
@@ -135,42 +133,6 @@ def test_later_calls_prepare_nothing(libraries: Libraries, monkeypatch: pytest.M
     assert [args[3] for args in prepared] == [STREAM] * 5 + [99]
 
 
-def test_each_stream_and_each_thread_has_calls_of_its_own(
-    libraries: Libraries, quick_emulator: Device
-) -> None:
-    """No scratch memory may be shared: m2 stores its unrolled input there."""
-    x, w = drawn(2, 2, 8, 7), drawn(3, 2, 3, 3)
-    gpu_x, gpu_w = CupyArray(x), CupyArray(w)
-    expected = conv2d(x, w, impl="m2", device=quick_emulator)
-    found, kept = [], []
-
-    def call() -> None:
-        found.append(conv2d(gpu_x, gpu_w, impl="m2"))
-        kept.append(list(CALLS.ready.values()))
-
-    call()
-    libraries.stream = 99
-    call()
-    thread = threading.Thread(target=call)
-    thread.start()
-    thread.join()
-    assert [len(calls) for calls in kept] == [1, 2, 1]
-    calls_of_all = {id(ready.prepared): ready.prepared for calls in kept for ready in calls}
-    scratch = {buffer.address for p in calls_of_all.values() for buffer in p._scratch.values()}
-    assert (len(calls_of_all), len(scratch)) == (3, 2 * 3)
-    assert all(np.array_equal(values(y), expected) for y in found)
-
-
-def test_what_is_kept_can_be_released(quick_emulator: Device) -> None:
-    before = quick_emulator.free_bytes()
-    x, w = CupyArray(drawn(2, 2, 8, 7)), CupyArray(drawn(3, 2, 3, 3))
-    first = values(conv2d(x, w, impl="m2")).copy()
-    assert quick_emulator.free_bytes() < before
-    calls.release()
-    assert quick_emulator.free_bytes() == before
-    assert np.array_equal(values(conv2d(x, w, impl="m2")), first)
-
-
 def test_streams_of_the_protocols(quick_emulator: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """The call uses the first stream that is named.
 
@@ -210,26 +172,6 @@ def test_a_device_array_speaks_both_protocols() -> None:
     for asked in ({"copy": True}, {"dl_device": (1, 0)}):
         with pytest.raises(BufferError, match="cannot be copied"):
             c.__dlpack__(**asked)
-
-
-def test_memory_of_others_is_kept_until_the_work_is_done(
-    quick_emulator: Device, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    over = False
-    real = quick_emulator.foreign_stream
-
-    def foreign_stream(handle: int) -> Any:
-        stream = real(handle)
-        monkeypatch.setattr(stream, "mark", lambda: lambda: over)
-        return stream
-
-    monkeypatch.setattr(quick_emulator, "foreign_stream", foreign_stream)
-    for _ in range(3):
-        gemm(Packed(A), Packed(B))
-    assert len(CALLS._held) == 3
-    over = True
-    gemm(Packed(A), Packed(B))
-    assert len(CALLS._held) == 1
 
 
 def test_another_gpu_than_the_current_one(libraries: Libraries) -> None:

@@ -36,6 +36,12 @@ class Array(CupyArray):
         return Array(self.values[entries])
 
 
+def empty(shape: Any, dtype: Any) -> Array:
+    if np.dtype(dtype).name == "bfloat16":
+        raise TypeError("Unsupported dtype bfloat16")
+    return Array(fresh(shape, dtype))
+
+
 class StandIn:
     """The part of CuPy that the front end uses."""
 
@@ -45,7 +51,7 @@ class StandIn:
         self.module = ModuleType("cupy")
         self.module.__dict__.update(
             ndarray=CupyArray,
-            empty=lambda shape, dtype: Array(fresh(shape, dtype)),
+            empty=empty,
             get_default_memory_pool=lambda: SimpleNamespace(free_bytes=lambda: 0),
             RawModule=self.raw_module,
             cuda=SimpleNamespace(Device=self.device),
@@ -158,8 +164,12 @@ def test_arrays_that_do_not_fit_are_refused(cupy: StandIn) -> None:
     ):
         with pytest.raises(ShapeError, match=words):
             product(wrong, b)
-    with pytest.raises(ShapeError, match="expected the arrays a, b; found 1"):
+    with pytest.raises(ShapeError, match="the call needs the arrays a, b; found 1"):
         product(a)
+    with pytest.raises(ShapeError, match="out= needs the arrays c; found 2"):
+        product(a, b, out=(a, b))
+    with pytest.raises(ShapeError, match=r"b is numpy\.ndarray.*; expected a CuPy array"):
+        product(a, square)
     with pytest.raises(ShapeError, match="c is "):
         product(a, b, out=Array(np.ones((1, 8, 9), np.float32)))
 
@@ -170,7 +180,10 @@ def test_variants_that_cannot_are_refused(cupy: StandIn, tmp_path: Any) -> None:
     cupy.arch = "70"
     with pytest.raises(DeviceError, match="gemm/v0_naive needs sm_75; this GPU is sm_70"):
         load("gemm/v0", "8,8,8")
-    cupy.arch, cupy.free = "90", 100
+    cupy.arch = "90"
+    with pytest.raises(VariantError, match="a is bfloat16, and this version of CuPy has no such arrays"):
+        load("gemm/v0", "8,8,8,bf16")
+    cupy.free = 100
     with pytest.raises(DeviceError, match="of scratch memory for"):
         load("m2", "1,1,5,5,1,2,2")
     (tmp_path / "kernel.cu").touch()

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu_arrays import Cupy, Torch, refused, runnable, same, small
+from gpu_arrays import Cupy, Torch, in_thread, refused, runnable, same, small
 
 from mini_dnn import gemm
 from mini_dnn.device import Device
@@ -104,6 +104,33 @@ def test_results_outlive_what_they_were_made_of() -> None:
     junk = [cupy.put(np.full_like(C, i)) for i in range(8)]
     taken = cupy.library.from_dlpack(found.pop())
     assert close(cupy.get(taken))
+    assert len(junk) == 8
+
+
+def test_a_thread_that_ends_during_its_call() -> None:
+    """Its arrays are not given to others before the product has read them."""
+    cupy = Cupy()
+    stream, out = cupy.stream(), cupy.empty(C.shape)
+
+    def call(busy: bool) -> None:
+        a, b = cupy.put(A), cupy.put(B)
+        with stream:
+            if busy:
+                cupy.spin()
+            gemm(
+                *(Lent(x, "__cuda_array_interface__") for x in (a, b)),
+                out=Lent(out, "__cuda_array_interface__"),
+            )
+
+    def work() -> None:
+        call(busy=False)  # it compiles
+        cupy.wait()
+        call(busy=True)
+
+    in_thread(work)
+    junk = [cupy.put(np.full_like(x, 7)) for x in (A, B) for _ in range(4)]
+    cupy.wait()
+    assert close(cupy.get(out))
     assert len(junk) == 8
 
 

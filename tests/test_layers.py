@@ -5,7 +5,7 @@ import pytest
 from gradients import check_gradients, check_parameter_gradients
 
 from mini_dnn.errors import MiniDnnError, ShapeError
-from mini_dnn.nn.layers import Conv2d, Flatten, Layer, Linear, ReLU, Softmax
+from mini_dnn.nn.layers import Conv2d, Flatten, Layer, Linear, Parameter, ReLU, Softmax
 from mini_dnn.nn.pooling import MaxPool2d
 
 
@@ -65,6 +65,20 @@ def test_a_layer_without_a_method_is_told_which_one() -> None:
 
     with pytest.raises(NotImplementedError, match=r"Half has no method forward\(x, training=False"):
         Half().forward(np.zeros(3))
+
+
+def test_a_layer_of_ones_own_is_trained_as_the_first_of_a_network() -> None:
+    class Scale(Layer):
+        def __init__(self) -> None:
+            self.factor = Parameter.of(np.ones(1))
+
+        def backward(self, dy: np.ndarray) -> np.ndarray:
+            self.factor.grad[:] = dy.sum()
+            return dy
+
+    layer = Scale()
+    layer.backward_parameters(np.full(3, 2.0))
+    assert layer.factor.grad == 6
 
 
 @cases

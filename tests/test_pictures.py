@@ -245,6 +245,19 @@ def test_no_cut_or_changed_byte_is_more_than_a_picture_error() -> None:
                 assert decode(bytes(data), SMALL).shape == SMALL.shape
 
 
+def test_only_the_error_tells_of_a_damaged_tiff(capfd: pytest.CaptureFixture[str]) -> None:
+    """The library that Pillow uses would print lines of its own."""
+    whole = saved(noise(64, 64), "TIFF", compression="tiff_lzw")
+    refusals = 0
+    for at in range(8, 400, 20):
+        with suppress(PictureError):
+            decode(whole[:at] + b"\xff" + whole[at + 1 :], SMALL)
+            continue
+        refusals += 1
+    assert refusals
+    assert capfd.readouterr() == ("", "")
+
+
 def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.jpg")
     for path, says in ((tmp_path / "none.jpg", "no such file"), (tmp_path / "pipe.jpg", "found a pipe")):
@@ -258,9 +271,12 @@ def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
         ({"crop": 0}, "crop 1 to 4096"),
         ({"resize": 100}, "no square of 224"),
         ({"mean": [0.5]}, "one number each for grey"),
+        ({"mean": 0.5}, "one number each for grey"),
         ({"mean": [0.5, 0.5], "deviation": [1, 1]}, "three for RGB"),
         ({"mean": [0.5, 0.5, float("nan")]}, "must contain only numbers"),
+        ({"mean": [0.5, 0.5, 10**400]}, "must contain only numbers that fit fp32"),
         ({"deviation": [1, 0, 1]}, "larger than 0"),
+        ({"deviation": [1, 1e-60, 1]}, "larger than 0"),
         ({"invert": 1}, "invert must be true or false"),
         ({"background": 256}, "0 to 255"),
         ({"colour": "grey"}, "no field colour"),

@@ -53,6 +53,8 @@ CASES = {
     "conv, stride": (conv(2, 3, 3, 3, stride=2, padding=1), (2, 2, 6, 5)),
     "conv, stride that leaves pixels out": (conv(1, 2, 2, 2, stride=3), (2, 1, 7, 8)),
     "conv, stride larger than the filter": (conv(2, 3, 1, 1, stride=2), (2, 2, 5, 4)),
+    "conv, one channel without padding": (conv(1, 2, 3, 3, stride=2), (2, 1, 7, 5)),
+    "conv, one channel of the output": (conv(2, 1, 3, 3, padding=2), (2, 2, 4, 5)),
     "conv, bias": (conv(2, 2, 3, 2, bias=True), (2, 2, 4, 4)),
     "conv, all": (conv(2, 2, 3, 4, stride=2, padding=2, bias=True), (2, 2, 5, 4)),
     "conv 7, as in the stem": (conv(1, 2, 7, 7, stride=2, padding=3), (1, 1, 8, 7)),

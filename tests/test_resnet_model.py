@@ -226,7 +226,7 @@ def test_the_verb_writes_weights_that_describe_their_network(
         ),
         ({"channels": 3}, "", r"describes a network for images (3, 8, 8)"),
         ({"stem": "none"}, "", "stem is one of imagenet, small"),
-        (None, "", "cannot be read: [Errno 2]"),
+        (None, "", "cannot be read: No such file or directory"),
     ],
 )
 def test_a_description_that_does_not_fit_is_refused(

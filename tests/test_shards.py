@@ -4,8 +4,10 @@ import csv
 import io
 import json
 import re
+import struct
 import tarfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -17,8 +19,8 @@ from mini_dnn import datasets
 from mini_dnn.cli import main
 from mini_dnn.cli.classified import Writer
 from mini_dnn.errors import UsageError
-from mini_dnn.measuring.answers import Answers, Kept
-from mini_dnn.measuring.elsewhere import plain, source_of
+from mini_dnn.measuring.answers import Answers, Job, Kept
+from mini_dnn.measuring.elsewhere import as_plain, plain, source_of
 from mini_dnn.measuring.pictures import Classifier
 from mini_dnn.measuring.pipeline import Spent
 from mini_dnn.nn.models.resnet import ResNetSizes, build
@@ -29,6 +31,8 @@ from mini_dnn.pictures.feed import Feed
 from mini_dnn.pictures.recipe import Recipe
 from mini_dnn.pictures.sources import File, Shard, sources
 from mini_dnn.pictures.stacks import Stack
+from mini_dnn.variant import find
+from mini_dnn.variant.scaffold import create
 
 GREY = Recipe(16, 12, (0.5,), (0.25,))
 RECIPE = {"resize": 12, "crop": 12, "mean": [0], "deviation": [1]}
@@ -116,6 +120,38 @@ def test_arrays_of_pictures_in_files(tmp_path: Path) -> None:
     np.testing.assert_array_equal(pixels(f"{tmp_path}/one.h5")[1], given)
     with pytest.raises(UsageError, match="there is no array 'elsewhere' in it"):
         sources([f"{tmp_path}/one.h5:elsewhere"], None, GREY)
+
+
+@pytest.mark.parametrize("header", ["{'descr': ('<f4'\n", "{'descr': 5, 1: 2, (): 3}\n"])
+def test_an_array_with_a_damaged_header(header: str, tmp_path: Path) -> None:
+    content = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode()
+    (tmp_path / "x.npy").write_bytes(content)
+    with pytest.raises(UsageError, match=r"x\.npy cannot be used: its header is damaged"):
+        sources([f"{tmp_path}/x.npy"], None, GREY)
+
+
+def test_hdf5_with_damaged_metadata(tmp_path: Path) -> None:
+    """Whatever byte is damaged, either the file is refused in words, or its pictures can be found."""
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["images"] = np.zeros((2, 12, 12), np.uint8)
+    whole, refusals = (tmp_path / "x.h5").read_bytes(), 0
+    for i in range(0, len(whole), 3):
+        (tmp_path / "x.h5").write_bytes(whole[:i] + bytes([whole[i] ^ 0x55]) + whole[i + 1 :])
+        try:
+            sources([f"{tmp_path}/x.h5"], None, GREY)
+        except UsageError:
+            refusals += 1
+    assert refusals > 50
+
+
+def test_a_name_that_the_system_refuses_is_one_picture(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(png(0))
+    names = [f"{tmp_path}/{'x' * 300}.png", f"{tmp_path}/a.png"]
+    found = sources(names, None, GREY)
+    assert found.count == 2
+    assert not found.are_decoded
+    (shard,) = found.shards()
+    assert len(shard.key("about")) == 64
 
 
 @pytest.mark.parametrize("block", [0, 512])
@@ -320,6 +356,19 @@ def test_what_is_kept_belongs_to_what_was_asked(tmp_path: Path) -> None:
     (tmp_path / "file.parts").write_bytes(b"mine")
     with pytest.raises(UsageError, match="is not a folder"):
         Kept(tmp_path / "file.parts", None)
+
+
+def test_a_worker_finds_the_variant_that_was_named_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its folder and its home may be others."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    folder = create(str(tmp_path / "my/own"), find("networks/resnet18/v1_conv_bn"))
+    job = Job("resnet18", None, GREY, "", None, 1, 1, False)
+    for impl in ("~/my/own", "./my/own", "my/own", str(folder)):
+        assert as_plain(replace(job, impl=impl))["impl"] == str(folder)
+    assert as_plain(job)["impl"] == ""
 
 
 @pytest.mark.exhaustive

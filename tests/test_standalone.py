@@ -4,6 +4,7 @@ import errno
 import os
 import re
 import resource
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,12 @@ from take_home_helpers import GEMM, files_of, small
 
 from mini_dnn.checking.launches import shared_limit
 from mini_dnn.cli import main, show
+from mini_dnn.device.emulator.compiler import find_compiler
 from mini_dnn.errors import MiniDnnError, UsageError
 from mini_dnn.ops import Array
 from mini_dnn.ops.conv2d import ConvShape
 from mini_dnn.variant import Variant, find, names
+from mini_dnn.variant.export import scalar
 from mini_dnn.variant.joined import joined
 from mini_dnn.variant.plan import Call, CopyToSymbol, Gemm, Images, Launch
 from mini_dnn.variant.tensor_map import TensorMap
@@ -183,11 +186,16 @@ def test_tensor_maps(tmp_path: Path) -> None:
     )
     lines = main_of(variant, ConvShape(1, 1, 4, 8, 1, 1, 1))
     types = ("FLOAT32", "FLOAT32", "BFLOAT16")
-    rest = ("{4, 8}, {32}, {2, 4},", "{3, 8}, {32}, {1, 8},", "{128, 64}, {128}, {64, 64},")
+    rest = (
+        "{4, 8}, {32}, {2, 4}, CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_L2_128B);",
+        "{3, 8}, {32}, {1, 8}, CU_TENSOR_MAP_SWIZZLE_32B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B);",
+        "{128, 64}, {128}, {64, 64}, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B);",
+    )
     names = {"map_x_1": "d_x", "map_x_2": "d_x", "map_halves": "d_halves"}
+    text = " ".join(" ".join(lines).split())  # calls are wrapped
     for (name, buffer), kind, sizes in zip(names.items(), types, rest, strict=True):
         start = f"const auto {name} = harness::tensor_map({buffer}, CU_TENSOR_MAP_DATA_TYPE_{kind}, {sizes}"
-        assert sum(line.startswith(start) for line in lines) == 1
+        assert text.count(start) == 1
     assert "k<<<1, 1, 0, stream[0]>>>(map_x_1, map_x_2, map_halves, map_halves);" in lines
     settings = "{1, 1, 0, stream[0], dim3(1, 1, 1), true}"
     assert f"harness::launch(k, {settings}, map_x_1, map_x_2, map_halves);" in lines
@@ -195,6 +203,30 @@ def test_tensor_maps(tmp_path: Path) -> None:
     assert includes == [
         f'#include "{name}"' for name in ("harness.cuh", "launch.cuh", "tensor_map.cuh", "kernel.cu")
     ]
+
+
+SCALARS: list[tuple[Any, str, str]] = [
+    (3, "int", "3"),
+    (np.int64(-3), "long long", "-3LL"),
+    (True, "bool", "true"),
+    (0.5, "float", "0.5f"),
+    (np.float32(1e-5), "float", "9.999999747378752e-06f"),
+    (np.float64(1e300), "double", "1e+300"),
+    (np.float64(np.nan), "double", "double(NAN)"),
+    (-np.inf, "float", "-INFINITY"),
+    (np.float16(np.inf), "float", "INFINITY"),
+]
+
+
+def test_scalars_are_those_of_cpp(tmp_path: Path) -> None:
+    """The program passes each of them to a kernel, as a value of the type that a plan means."""
+    assert [scalar(value) for value, _, _ in SCALARS] == [text for _, _, text in SCALARS]
+    same = "static_assert(std::is_same_v<decltype({}), {}>);\n"
+    lines = [same.format(scalar(value), kind) for value, kind, _ in SCALARS]
+    (tmp_path / "x.cpp").write_text("#include <math.h>\n#include <type_traits>\n" + "".join(lines))
+    command = [str(find_compiler().path), "-std=c++17", "-fsyntax-only", "-Werror", str(tmp_path / "x.cpp")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_gaps() -> None:

@@ -16,9 +16,10 @@ import safetensors.numpy
 
 from mini_dnn.errors import UsageError, WeightsError
 from mini_dnn.nn import stores
+from mini_dnn.nn.files import describe
 from mini_dnn.nn.layers import Flatten, Linear, Softmax
 from mini_dnn.nn.network import Network
-from mini_dnn.nn.weights import WeightsInfo, describe, is_ours, load, save
+from mini_dnn.nn.weights import WeightsInfo, is_ours, load, save
 
 SUFFIXES = (".h5", ".hdf5", ".npz", ".safetensors")
 INFO = WeightsInfo("synthetic", {100: 0.75}, 3, "python run.py", "none", description='{"a": "ß"}')
@@ -125,6 +126,11 @@ def npy(array: np.ndarray, **more: bool) -> bytes:
     return file.getvalue()
 
 
+def with_header(text: str) -> bytes:
+    """An array of NumPy's format with any text as its header."""
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode()
+
+
 def refused(path: Path, message: str) -> None:
     with pytest.raises(WeightsError, match=message):
         describe(path)
@@ -160,6 +166,10 @@ def test_a_file_cannot_ask_for_any_memory(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "c.npz", "w") as archive:
         archive.writestr("readme.txt", "x")
     refused(tmp_path / "c.npz", r"it is not an NPZ file: it contains 'readme\.txt'")
+
+
+def test_a_header_with_an_open_bracket_is_damaged(tmp_path: Path) -> None:
+    refused(npz(tmp_path / "w.npz", a=with_header("{'descr': ('<f4'\n")), "truncated or damaged")
 
 
 def test_arrays_in_other_orders_and_types(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from mini_dnn.measuring.scaling import Lap, Serving, rates
 from mini_dnn.measuring.served import Served
 from mini_dnn.running import team as team_module
 from mini_dnn.running.team import Done, Team, Work
-from mini_dnn.work.children import end_with_parent
+from mini_dnn.work.children import SPAWN, end_with_parent
 
 
 @dataclass(frozen=True)
@@ -170,7 +169,7 @@ class WithChildren:
 
     @contextmanager
     def __call__(self, device: Device) -> Iterator[Work]:
-        with ProcessPoolExecutor(1, get_context("spawn"), end_with_parent) as pool:
+        with ProcessPoolExecutor(1, SPAWN, end_with_parent) as pool:
             yield lambda item: pool.submit(abs, item).result()
 
 

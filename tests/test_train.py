@@ -12,10 +12,11 @@ from mini_dnn.cli import main
 from mini_dnn.cli import train as verb
 from mini_dnn.datasets import ImageSet, draw
 from mini_dnn.errors import MiniDnnError, UsageError, WeightsError
+from mini_dnn.nn.files import check_room
 from mini_dnn.nn.models import lenet
 from mini_dnn.nn.network import Network
 from mini_dnn.nn.train import EpochResult, Settings, Trainer, predict
-from mini_dnn.nn.weights import check_room, load
+from mini_dnn.nn.weights import load
 
 SETTINGS = Settings(epochs=3, batch=16, rate=3e-3, seed=5)  # 40 images: the last batch of an epoch has 8
 
@@ -296,6 +297,38 @@ def test_a_target_that_cannot_be_written_is_told_first(
         assert "cannot write the" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("written", "said"), [(1, "before the first checkpoint"), (2, "--resume"), (4, "--resume")]
+)
+def test_a_disk_that_becomes_full_costs_at_most_an_epoch(
+    uninterrupted: Trainer,
+    command: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    written: int,
+    said: str,
+) -> None:
+    """The fourth file is that of the weights, after three checkpoints."""
+    calls: list[int] = []
+
+    def full(descriptor: int) -> None:
+        calls.append(descriptor)
+        if len(calls) == written:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        assert main(command) == 2
+    error = capsys.readouterr().err
+    assert "No space left on device; " in error
+    assert said in error
+    assert not WEIGHTS.exists()
+    assert main([*command, "--resume"] if written > 1 else command) == 0
+    network = lenet.build(np.random.default_rng(0))
+    load(WEIGHTS, network)
+    assert bits(network) == bits(uninterrupted.network)
+
+
 def test_room_for_the_files_is_there_before_the_first_epoch(tmp_path: Path) -> None:
     with pytest.raises(WeightsError, match="cannot write the weights"):
         check_room(tmp_path / "w.h5", "weights", 1 << 60)
@@ -321,7 +354,7 @@ def test_room_for_a_second_checkpoint_is_there_before_the_first_epoch(
     monkeypatch.setattr(os, "posix_fallocate", allocate)
     assert main(words_of(tmp_path)) == 2
     said = capsys.readouterr().err
-    assert f"{tmp_path / 'w.checkpoint.h5'}: No space left on device; free some space" in said
+    assert f"{tmp_path / 'w.checkpoint.h5'}: No space left on device; no file was written. Next: free" in said
 
 
 def test_a_network_that_has_learned_nothing_is_told(

@@ -20,11 +20,12 @@ from mini_dnn.datasets import fashion_mnist, storage
 from mini_dnn.device import host_memory
 from mini_dnn.errors import DataError, UsageError, WeightsError
 from mini_dnn.grading import rubric
+from mini_dnn.nn.files import FORMAT, checksum, write_arrays
 from mini_dnn.nn.layers import Flatten, Linear, Softmax
 from mini_dnn.nn.models import lenet
 from mini_dnn.nn.network import Network
-from mini_dnn.nn.weights import FORMAT, checksum, load, save, values, write_arrays
 from mini_dnn.nn.weights import WeightsInfo as Info
+from mini_dnn.nn.weights import load, save, values
 from mini_dnn.paths import ROOT, open_regular, read_regular
 from mini_dnn.report.load import load as load_results
 from mini_dnn.work import read_profile
@@ -175,10 +176,13 @@ def test_a_checkpoint_whose_state_makes_no_sense(state: str, tmp_path: Path) -> 
 
 
 def test_attributes_that_make_no_sense(tmp_path: Path) -> None:
-    network = lenet.build(np.random.default_rng(1))
-    write_arrays(tmp_path / "w.h5", "weights", network.architecture, values(network), {"seed": np.inf})
+    network, other = (lenet.build(np.random.default_rng(seed)) for seed in (1, 2))
+    before = {name: array.copy() for name, array in values(network).items()}
+    write_arrays(tmp_path / "w.h5", "weights", network.architecture, values(other), {"seed": np.inf})
     with pytest.raises(WeightsError, match="an attribute is missing or not valid"):
         load(tmp_path / "w.h5", network)
+    for name, array in values(network).items():
+        np.testing.assert_array_equal(array, before[name])
     assert len(checksum(values(network), {"format": FORMAT})) == 64
 
 

@@ -52,6 +52,10 @@ def test_problems_that_are_not_transformers() -> None:
         VIT.of(images, *[np.zeros((2, 2), np.float32)] * 3, heads=1)
     with pytest.raises(ShapeError, match="expected \\(N, channels, side, side\\)"):
         VIT.of(images[0], heads=1)
+    with pytest.raises(ShapeError, match="expected \\(N, channels, side, side\\)"):
+        VIT.of(images[:, :0], *[np.zeros((2, 2), np.float32)] * 20, heads=1)
+    with pytest.raises(ShapeError, match="found 20 weights; expected 4 of patches"):
+        VIT.of(images, *[np.zeros((0, 2), np.float32)] * 20, heads=1)
     with pytest.raises(ShapeError, match="dtype is 'bf16'"):
         replace(PROBLEM, dtype="bf16")
     arrays = VIT.inputs(PROBLEM, 0)

@@ -1,6 +1,8 @@
 """Weights files: saved numbers are read back bit for bit, and no damaged file is accepted."""
 
 import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 
 from mini_dnn.datasets import draw
 from mini_dnn.errors import WeightsError
-from mini_dnn.nn import weights
+from mini_dnn.nn import files, weights
 from mini_dnn.nn.layers import Flatten, Linear, Softmax
 from mini_dnn.nn.models import lenet
 from mini_dnn.nn.network import Network
@@ -116,7 +118,7 @@ def test_an_hdf5_file_of_something_else(tmp_path: Path) -> None:
 
 def test_a_checkpoint_is_no_weights_file(tmp_path: Path) -> None:
     network = lenet_of(1)
-    weights.write_arrays(tmp_path / "c.h5", "checkpoint", network.architecture, weights.values(network), {})
+    files.write_arrays(tmp_path / "c.h5", "checkpoint", network.architecture, weights.values(network), {})
     refused(tmp_path / "c.h5", "found 'checkpoint'")
 
 
@@ -129,7 +131,7 @@ def test_weights_that_are_not_finite(tmp_path: Path) -> None:
 
 def test_a_file_without_the_attributes_of_weights(tmp_path: Path) -> None:
     network = lenet_of(1)
-    weights.write_arrays(tmp_path / "w.h5", "weights", network.architecture, weights.values(network), {})
+    files.write_arrays(tmp_path / "w.h5", "weights", network.architecture, weights.values(network), {})
     with pytest.raises(WeightsError, match=r"an attribute is missing.*dataset"):
         load(tmp_path / "w.h5", lenet_of(2))
 
@@ -217,10 +219,34 @@ def test_a_write_that_fails_leaves_the_old_file(path: Path, monkeypatch: pytest.
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(WeightsError, match="No space left"):
+    message = (
+        r"No space left on device; the older file is unchanged\. Next: free some space on that disk, or "
+    )
+    with pytest.raises(WeightsError, match=message):
         save(path, lenet_of(2), INFO)
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("suffix", [".h5", ".npz", ".safetensors"])
+def test_a_write_that_fails_in_the_middle_is_one_error(tmp_path: Path, suffix: str) -> None:
+    """HDF5 would print an error for each array that it has in memory, and crash when the process ends."""
+    if suffix == ".safetensors":
+        pytest.importorskip("safetensors")
+    code = (
+        "import resource, sys\nfrom pathlib import Path\nimport numpy as np\n"
+        "from mini_dnn.errors import WeightsError\nfrom mini_dnn.nn.files import write_arrays\n"
+        "arrays = {f'l{i}/a': np.full(700, i, np.float32) for i in range(40)}\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))\n"
+        "try:\n    write_arrays(Path(sys.argv[1]), 'weights', 'a', arrays, {})\n"
+        "except WeightsError as error:\n    print(error)\n"
+    )
+    path = tmp_path / f"w{suffix}"
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    why = "File too large; no file was written. Next: name another folder"
+    assert done.stdout == f"cannot write the weights to {path}: {why}\n"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:

@@ -14,10 +14,11 @@ import safetensors.numpy
 from mini_dnn.cli import main
 from mini_dnn.errors import DataError, WeightsError
 from mini_dnn.nn import state_dicts, stores
+from mini_dnn.nn.files import describe
 from mini_dnn.nn.models import resnet
 from mini_dnn.nn.models.resnet import ResNetSizes
 from mini_dnn.nn.models.resnet_arrays import sizes_of
-from mini_dnn.nn.weights import describe, load
+from mini_dnn.nn.weights import load
 from mini_dnn.nn.zoo import MODELS
 
 SIZES = ResNetSizes(32, 3, "small", (4, 4, 6, 8), (2, 2, 2, 2), 5)
@@ -56,6 +57,7 @@ def test_a_state_dict_is_converted(source: Path, out: str, capsys: pytest.Captur
     assert ResNetSizes.from_json(info.description) == SIZES
     assert info.dataset == "unknown"
     assert info.command.startswith("python run.py weights convert ")
+    assert info.command.endswith(f"{out} --network resnet18 --image 32")
     assert sorted(path.name for path in source.parent.iterdir()) == ["in.safetensors", out]
     assert main(["weights", "show", str(source.parent / out)]) == 0
     assert "numbers         " in capsys.readouterr().out
@@ -206,6 +208,11 @@ def test_a_state_dict_cut_short_is_named(source: Path, capsys: pytest.CaptureFix
         (["convert", "in.safetensors", "old.h5"], "old.h5 already exists"),
         (["convert", "in.safetensors", "out.h5", "--image", "0"], "--image 0"),
         (
+            ["fetch", "out.h5", "--image", "64"],
+            "--image has no effect here: it is for 'convert'",
+        ),
+        (["show", "in.safetensors", "--data", "x"], "--data has no effect here: it is for 'convert'"),
+        (
             ["show", "in.safetensors"],
             "it has no 'format'; 'run.py weights convert' converts state dicts",
         ),
@@ -232,16 +239,29 @@ def test_force_replaces_what_is_there(source: Path) -> None:
     assert describe(source.parent / "out.h5")["dataset"] == "cifar10"
 
 
-def test_our_own_files_keep_what_they_say(source: Path) -> None:
+def test_our_own_files_keep_what_they_say(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A conversion to another kind of file and back."""
     assert convert(source, "a.h5", "--data", "mine") == 0
     folder = source.parent
     for old, new in (("a.h5", "b.npz"), ("b.npz", "c.safetensors"), ("c.safetensors", "d.h5")):
-        assert main(["weights", "convert", str(folder / old), str(folder / new)]) == 0
+        words = ["weights", "convert", str(folder / old), str(folder / new)]
+        assert main([*words, "--image", "64"]) == 2
+        assert f"--image has no effect here: {folder / old} says this itself" in capsys.readouterr().err
+        assert main(words) == 0
     first, last = (describe(folder / name) for name in ("a.h5", "d.h5"))
     assert first == last
     with stores.opened(folder / "c.safetensors") as store:
         assert set(store.arrays()) == set(SIZES.shapes)
+
+
+@pytest.mark.parametrize("network", ["lenet", "vit"])
+def test_our_own_files_of_other_networks_are_refused(
+    network: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = MODELS[network].weights("fashion-mnist")
+    assert main(["weights", "convert", str(source), str(tmp_path / "out.npz")]) == 2
+    assert "only those can be converted; other networks are read from" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_description_of_another_network_is_refused(source: Path) -> None:

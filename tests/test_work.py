@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import Executor, Future
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from waiting import wait_until
 
 from mini_dnn.errors import DeviceError, UsageError
 from mini_dnn.paths import ROOT
-from mini_dnn.work import Item, Local, Work, run_items
+from mini_dnn.work import Item, Local, Profile, Work, find_engine, run_items
 from mini_dnn.work.engine import Engine
 from mini_dnn.work.items import digest
 from mini_dnn.work.local import Inside
@@ -74,14 +75,34 @@ def test_a_run_with_all_results_does_not_wait_for_its_engine(tmp_path: Path) -> 
     assert len(run_items(work(tmp_path, [1, 2]), engine, tmp_path / "jobs").results) == 2
 
 
-@pytest.mark.parametrize("number", ["", "2"])
+@pytest.mark.parametrize(
+    ("number", "why"),
+    [
+        *(
+            (number, "the list has 2 chunks: expected a number from 0 to 1")
+            for number in ("", "2", "-1", "1.0")
+        ),
+        ("1", "the folder .* does not describe it"),
+    ],
+)
 def test_a_script_that_slurm_did_not_start_says_so(
-    number: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    number: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "list.txt").write_text("one\ntwo\n")
     monkeypatch.setattr(sys, "argv", ["work", str(tmp_path), str(tmp_path / "list.txt"), number])
-    with pytest.raises(SystemExit, match=r"there is no chunk .*: submit the script .* with sbatch"):
+    with pytest.raises(SystemExit, match=rf"there is no chunk '{number}' .*{why}\. .* with sbatch"):
         runpy.run_module("mini_dnn.work", run_name="__main__")
+
+
+def test_the_command_for_mpi_can_be_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Words of the command line may contain spaces."""
+    futures, mpi = ModuleType("mpi4py.futures"), ModuleType("mpi4py.MPI")
+    mpi.COMM_WORLD = SimpleNamespace(Get_size=lambda: 1)  # type: ignore[attr-defined]
+    for name, module in (("mpi4py", ModuleType("mpi4py")), ("mpi4py.futures", futures), ("mpi4py.MPI", mpi)):
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(sys, "argv", ["run.py", "grade", "Ann Lee", "--executor", "mpi"])
+    with pytest.raises(UsageError, match=r"mpi4py\.futures run\.py grade 'Ann Lee' --executor mpi$"):
+        find_engine("mpi", Profile())
 
 
 def test_what_changed_is_computed_again(tmp_path: Path) -> None:

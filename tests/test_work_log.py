@@ -3,6 +3,7 @@
 import json
 import re
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -164,6 +165,12 @@ def test_texts_that_no_reader_takes_are_made_readable(log: Path) -> None:
     (found,) = read(log).entries
     assert found.verdict == " [31mred "
     assert len(found.notes[0]) == 10_000
+
+
+def test_an_entry_that_no_reader_takes_is_an_error_in_words(log: Path) -> None:
+    with pytest.raises(MiniDnnError, match=r"--log .*log\.jsonl cannot hold this result: .*length <= 300"):
+        append(log, replace(entry(), variant="x" * 301))
+    assert not log.exists()
 
 
 def test_the_page_compares_with_the_earlier_code_and_the_parent(log: Path) -> None:

@@ -40,8 +40,14 @@ DEFAULT_VERB = "infer"
 __all__ = ["main"]
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit status."""
+def main(argv: Sequence[str] | None = None, on_loaded: Callable[[], object] = lambda: None) -> int:
+    """Run the command line and return its exit status.
+
+    Parameters
+    ----------
+    on_loaded
+        Called before the work begins, when the modules of the verb have been imported.
+    """
     _open_standard_streams()
     words = list(sys.argv[1:] if argv is None else argv)
     if words == ["--version"]:
@@ -50,6 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         words.insert(0, DEFAULT_VERB)
     named = [words[0]] if words[0] in VERBS else VERBS  # the other verbs need not be imported
     args = _parser(named).parse_args(words)
+    on_loaded()
     if not getattr(args, "watch", False):
         return _status_of(lambda: args.run(args))
     from mini_dnn.cli.watch import watch

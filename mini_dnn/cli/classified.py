@@ -20,7 +20,7 @@ from mini_dnn.measuring.pipeline import Spent
 from mini_dnn.paths import replacing
 
 STDOUT = "-"
-LONG = 0.25  # of the time; whoever waits that long does not have enough work
+LONG = 0.25  # fraction of the time: shorter waits only check whether the work is done
 FORMATS = {  # the flags and their help texts
     "json": "write the classes to FILE as one JSON object; - for standard output",
     "jsonl": "write JSON lines, one object per picture",

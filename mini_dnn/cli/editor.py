@@ -6,6 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
+from mini_dnn.cli.common import check_output
 from mini_dnn.device.base import Defines
 from mini_dnn.device.emulator.runtime_build import INCLUDE
 from mini_dnn.device.nvcc import nvcc_arch, require_nvcc
@@ -38,6 +39,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the file."""
+    check_output("--out", args.out / FILE, force=True)
     toolkit = require_nvcc("--cuda reads its headers").resolve().parent.parent if args.cuda else None
     entries = []
     for name in (*names(), *mine()):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from mini_dnn import datasets
@@ -53,7 +54,8 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         "--jobs",
         type=int,
         metavar="N",
-        help="with --executor local: number of submissions to grade at a time (default 1)",
+        help="with --executor local: number of submissions to grade at a time (default: `workers` of the "
+        "profile, or 1)",
     )
     parser.add_argument(
         "--device", choices=DEVICES, default="auto", help="default auto: the GPU if there is one"
@@ -149,7 +151,9 @@ def _graded(
     lines = _Lines(len(submissions))
     try:
         profile = read_profile(args.profile, args.executor)
-        engine = find_engine(args.executor, profile, setting.jobs)
+        if args.jobs is not None:
+            profile = replace(profile, workers=args.jobs)  # the command line has precedence over the file
+        engine = find_engine(args.executor, profile)
         timed = setting.rubric.performance and setting.device != "emulator"
         gpu = find_engine(args.executor, profile.gpu) if profile.gpu and timed else None
         return grade_all(submissions, setting, lines, engine, gpu)

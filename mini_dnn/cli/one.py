@@ -55,7 +55,9 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         "--device", choices=DEVICES, default="auto", help="default auto: the GPU if there is one"
     )
     parser.add_argument(
-        "--gpus", metavar="all|N|LIST", help=f"cut each problem over {GPUS.replace(', a process each', '')}"
+        "--gpus",
+        metavar="all|N|LIST",
+        help=f"divide each problem among {GPUS.replace(', a process each', '')}",
     )
     parser.add_argument("--repeat", type=int, default=10, help="timed runs on a GPU (default 10)")
     parser.add_argument("--seed", type=seed, default=0, help="seed of the inputs (default 0)")

@@ -32,6 +32,7 @@ from mini_dnn.variant import Variant, find
 FINDINGS = 1  # exit status: the checks are complete and found something
 # The checkers slow a kernel down by a factor of a hundred, and the emulator is slower still.
 BATCHES = {"ncu": 1000, "nsys": 1000, "sanitizer": 10, "emulator": 4}
+GPU = "h200"  # whose times are estimated by default
 PROGRAMS = {"ncu": "ncu", "nsys": "nsys", "sanitizer": "compute-sanitizer"}
 
 
@@ -49,7 +50,9 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     )
     add_variant(parser, "m3")
     parser.add_argument(
-        "--tool", choices=BATCHES, help="the tool (default: emulator if there is no GPU, otherwise ncu)"
+        "--tool",
+        choices=BATCHES,
+        help="the tool (default: emulator if there is no GPU, or with --gpu or --json; otherwise ncu)",
     )
     parser.add_argument(
         "--batch",
@@ -78,10 +81,9 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     )
     parser.add_argument(
         "--gpu",
-        default="h200",
         metavar="NAME",
         help=f"with --tool emulator: the GPU whose times are estimated, one of {', '.join(GPUS)} (default "
-        "h200)",
+        f"{GPU})",
     )
     parser.add_argument(
         "--json",
@@ -97,7 +99,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
 def run(args: argparse.Namespace) -> int:
     """Profile and describe. Return 1 if the sanitizer found something."""
     variant = find(variant_of(args))
-    args.tool = args.tool or _default_tool()
+    args.tool = args.tool or ("emulator" if args.gpu or args.json else _default_tool())
     _check(args, variant)
     problems = _problems(args, variant)
     if args.tool == "emulator":
@@ -135,6 +137,8 @@ def _check(args: argparse.Namespace, variant: Variant) -> None:
         raise UsageError(f"--subtool {args.subtool} needs --tool sanitizer; --tool is {args.tool}")
     if args.json and args.tool != "emulator":
         raise UsageError(f"--json {args.json} needs --tool emulator; --tool is {args.tool}")
+    if args.gpu and args.tool != "emulator":
+        raise UsageError(f"--gpu {args.gpu} needs --tool emulator; --tool is {args.tool}")
     if args.tool == "emulator" and variant.needs_gpu:
         raise UsageError(f"{variant.name} does not run on the emulator: {variant.needs_gpu}; try --tool ncu")
 
@@ -151,7 +155,7 @@ def _default_tool() -> str:
 
 def _emulator(args: argparse.Namespace, variant: Variant, problems: Mapping[str, Any]) -> int:
     """Count in the emulator. Problems that would take too long are reported and skipped."""
-    chosen = gpu(args.gpu)
+    chosen = gpu(args.gpu or GPU)
     if chosen.arch < variant.min_arch:
         raise UsageError(
             f"{variant.name} needs a GPU of sm_{variant.min_arch} or newer, and {chosen.name} is "

@@ -12,11 +12,12 @@ import numpy as np
 
 from mini_dnn.cli.common import INTERRUPTED, seed
 from mini_dnn.datasets import ALL, ImageSet
-from mini_dnn.errors import UsageError
+from mini_dnn.errors import UsageError, WeightsError
+from mini_dnn.nn.files import check_room
 from mini_dnn.nn.models.resnet import ResNetSizes
 from mini_dnn.nn.network import Network
 from mini_dnn.nn.train import EpochResult, Settings, Trainer, predict
-from mini_dnn.nn.weights import TEST_COUNTS, WeightsInfo, check_room, save
+from mini_dnn.nn.weights import TEST_COUNTS, WeightsInfo, save
 from mini_dnn.nn.zoo import MODELS, Model
 from mini_dnn.progress import Bar
 from mini_dnn.work.locks import locked
@@ -128,10 +129,15 @@ def _run(args: argparse.Namespace, model: Model, trainer: Trainer, out: Path, ch
     try:
         _train(trainer, checkpoint)
     except KeyboardInterrupt:
-        print(_stopped(trainer, checkpoint))
+        print(_stopped(trainer.epoch, checkpoint))
         return INTERRUPTED
+    except WeightsError as error:  # the checkpoint of the last epoch could not be written
+        raise WeightsError(f"{error}; {_stopped(trainer.epoch - 1, checkpoint)}") from error
     described = ResNetSizes.from_file(args.description).to_json() if args.description else ""
-    _finish(trainer, model, _command(model, settings, train.name, args), described, out)
+    try:
+        _finish(trainer, model, _command(model, settings, train.name, args), described, out)
+    except WeightsError as error:
+        raise WeightsError(f"{error}; {_stopped(trainer.epoch, checkpoint)}") from error
     checkpoint.unlink(missing_ok=True)
     return 0
 
@@ -181,8 +187,9 @@ def _train(trainer: Trainer, checkpoint: Path) -> None:
         trainer.run(checkpoint, lambda done: bar.update(done - before), say)
 
 
-def _stopped(trainer: Trainer, checkpoint: Path) -> str:
-    if trainer.epoch == 0:
+def _stopped(epochs: int, checkpoint: Path) -> str:
+    """Say what is kept of a training whose checkpoint has this many epochs."""
+    if epochs == 0:
         return "stopped in the first epoch, before the first checkpoint"
     return (
         f"stopped; {checkpoint} contains the complete epochs; use the same command with --resume to continue"

@@ -9,9 +9,10 @@ from pathlib import Path
 from mini_dnn.cli.common import check_output
 from mini_dnn.errors import UsageError
 from mini_dnn.nn import state_dicts, stores
+from mini_dnn.nn.files import describe
 from mini_dnn.nn.models.resnet import ResNetSizes
 from mini_dnn.nn.state_dicts import StateDict
-from mini_dnn.nn.weights import WeightsInfo, describe, is_ours, save
+from mini_dnn.nn.weights import WeightsInfo, is_ours, save
 from mini_dnn.nn.zoo import MODELS
 from mini_dnn.paths import ROOT
 
@@ -65,6 +66,8 @@ def run(args: argparse.Namespace) -> int:
         )
     if args.image is not None and args.image < 1:
         raise UsageError(f"--image {args.image}: expected 1 or more pixels")
+    if args.action != "convert":
+        _refuse_flags(args, f"it is for 'convert', and not for '{args.action}'")
     if args.action == "show":
         for key, value in describe(args.files[0]).items():
             print(f"{key:15} {value}")
@@ -72,6 +75,12 @@ def run(args: argparse.Namespace) -> int:
         source, out = args.files
         _check_out(out, args.force, source)
         if is_ours(source):
+            _refuse_flags(args, f"{source} says this itself")
+            if "description" not in describe(source):
+                raise UsageError(
+                    f"{source} is not the file of a residual network, and only those can be converted; "
+                    "other networks are read from the files that 'run.py train' writes"
+                )
             network, info = MODELS[NETWORKS[0]].read(source)
             save(out, network, info)
             print(f"weights   {out}")
@@ -87,6 +96,13 @@ def run(args: argparse.Namespace) -> int:
         command = f"fetch {shlex.quote(str(out))}"
         _write(state, out, args, command, published.dataset, published.preprocessing)
     return 0
+
+
+def _refuse_flags(args: argparse.Namespace, why: str) -> None:
+    """Raise an error for flags that describe a state dict, where they would have no effect."""
+    for flag in ("image", "description", "data"):
+        if getattr(args, flag) is not None:
+            raise UsageError(f"--{flag} has no effect here: {why}; remove it")
 
 
 def _dataset(state: StateDict) -> str:
@@ -107,7 +123,9 @@ def _check_out(out: Path, force: bool, source: Path | None = None) -> None:
 def _write(
     state: StateDict, out: Path, args: argparse.Namespace, command: str, dataset: str, preprocessing: str
 ) -> None:
-    command = f"python run.py weights {command} --network {args.network}"
+    flags = {"network": args.network, "image": args.image, "description": args.description, "data": args.data}
+    given = [f"--{flag} {shlex.quote(str(one))}" for flag, one in flags.items() if one is not None]
+    command = f"python run.py weights {command} {' '.join(given)}"
     description = state.sizes.to_json()
     save(out, state.network(), WeightsInfo(dataset, {}, 0, command, preprocessing, description=description))
     sizes = state.sizes

@@ -1,11 +1,13 @@
-"""HDF5 files from any source: only plain arrays are read that are in the file itself, in their full size."""
+"""HDF5 files: of files from any source, only plain arrays in the file itself are read, in their full size."""
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import h5py
 
@@ -28,6 +30,24 @@ def opened(path: Path) -> Iterator[h5py.File]:
     # No lock: the file never changes once it has its name, and some network file systems refuse locks.
     with h5py.File(path, "r", locking=False) as file:
         yield file
+
+
+@contextmanager
+def written(path: Path, **options: Any) -> Iterator[h5py.File]:
+    """A new file, which is written to the disk at the end.
+
+    Until then it is in memory. If HDF5 itself meets a full disk, it prints an error for each array, raises
+    different errors, and may crash when the process ends.
+
+    Raises
+    ------
+    OSError
+        The file cannot be written.
+    """
+    memory = io.BytesIO()
+    with h5py.File(memory, "w", **options) as file:
+        yield file
+    path.write_bytes(memory.getbuffer())
 
 
 def array(file: h5py.File, name: str) -> h5py.Dataset:

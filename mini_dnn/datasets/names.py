@@ -47,7 +47,7 @@ def class_names(dataset: str, count: int) -> Sequence[str]:
 
 
 def read(path: Path) -> Sequence[str]:
-    """Names of classes in a file: one a line, in the order of their numbers; after ``#`` stands a comment.
+    """Read the names of classes from a file: one per line, in order. Lines that begin with # are comments.
 
     Raises
     ------

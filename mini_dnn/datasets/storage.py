@@ -73,14 +73,14 @@ def write(path: Path, recipe: Recipe, pixels: Pixels) -> None:
     images, labels = pixels
     try:
         with replacing(path) as temporary:
-            with h5py.File(temporary, "w", userblock_size=_USER_BLOCK, locking=False) as file:
+            with hdf5.written(temporary, userblock_size=_USER_BLOCK) as file:
                 file.create_dataset("images", data=images)
                 file.create_dataset("labels", data=labels)
                 file.attrs.update(recipe)
             seal = _seal(temporary)
             with temporary.open("r+b") as raw:
                 raw.write(seal)
-    except (OSError, RuntimeError) as error:  # h5py reports a full disk on closing as RuntimeError
+    except OSError as error:
         _log.warning(
             "no cache: %s cannot be written (%s); the images will be created again each time", path, error
         )

@@ -82,9 +82,13 @@ def _tensor_map(
 def float_of(kind: str, value: float) -> Any:
     """Decode a number of a float type that can represent it."""
     try:
-        return np.dtype(kind).type(value)
+        with np.errstate(over="ignore"):  # of a small type: refused below
+            found = np.dtype(kind).type(value)
     except OverflowError as error:
         raise VariantError(f"a {kind} argument of {len(str(value))} digits is too large") from error
+    if np.isinf(found) and not np.isinf(value):
+        raise VariantError(f"a {kind} argument of {value} is too large; the largest is {np.finfo(kind).max}")
+    return found
 
 
 def copied_part(name: Any, role: str, first: Any, last: Any, buffers: Buffers) -> Images:

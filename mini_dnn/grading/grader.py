@@ -18,7 +18,7 @@ from pathlib import Path
 from mini_dnn.device.emulator.compiler import find_compiler
 from mini_dnn.device.emulator.runtime_build import build_runtime
 from mini_dnn.errors import DeviceError, MiniDnnError, VariantError
-from mini_dnn.grading import checks, log, submission
+from mini_dnn.grading import checks, log, submitted
 from mini_dnn.grading.asked import Rubric, VariantRubric
 from mini_dnn.grading.checks import Ground
 from mini_dnn.grading.confined.forkserver import ForkServer
@@ -77,6 +77,8 @@ class Grader:
 
     Raises
     ------
+    UsageError, DataError, WeightsError
+        The images for the accuracy check cannot be used. No device has been opened.
     DeviceError
         The device cannot be opened, or its kernels could change the clock.
     """
@@ -94,6 +96,13 @@ class Grader:
                 "readelf was not found, but grading needs it to analyse the calls of kernels; install "
                 "binutils"
             )
+        asked = any(variant.points.get("accuracy") for variant in rubric.variants)
+        examination = (
+            Examination(rubric.accuracy, setting.data, setting.data_dir)
+            if asked and rubric.accuracy
+            else None
+        )
+        self._ground = Ground(rubric, examination, self._reference_ms)
         if any(variant.points.get("checked") for variant in rubric.variants):
             build_runtime(find_compiler(), ucontext=False, checked=True)  # once for all submissions
         self._apart = True
@@ -102,14 +111,6 @@ class Grader:
         except BaseException:
             self.close()
             raise
-        asked = any(variant.points.get("accuracy") for variant in rubric.variants)
-        self._ground = Ground(
-            rubric,
-            Examination(rubric.accuracy, setting.data, setting.data_dir)
-            if asked and rubric.accuracy
-            else None,
-            self._reference_ms,
-        )
 
     @property
     def description(self) -> str:
@@ -164,7 +165,7 @@ class Grader:
                 status = FAILED if asked.required else SKIPPED
                 findings = _one_check(asked, status, one.missing(asked.name, self._setting.rubric))
                 return _as_submitted(findings, copy, folder)
-            submission.write(submission.read(source), copy)
+            submitted.write(submitted.read(source), copy)
             with turn(self._beside / "turn.lock") as now, self._subject(copy, folder / "cache") as subject:
                 findings = judge(self._ground, asked, subject, self._device.has_clock, now.alone)
         except (SubmissionError, VariantError) as error:

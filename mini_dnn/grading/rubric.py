@@ -110,7 +110,7 @@ def load(name: str | Path) -> Rubric:
         ) from error
     try:
         return parse(text.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"rubric {path} is not valid TOML: {error}") from error
     except MiniDnnError as error:
         raise UsageError(f"rubric {path}: {error}") from error

@@ -15,7 +15,8 @@ from itertools import combinations
 
 from mini_dnn.grading.asked import Rubric
 from mini_dnn.grading.confined.process import SubmissionError
-from mini_dnn.grading.submission import Submission, read
+from mini_dnn.grading.submission import Submission
+from mini_dnn.grading.submitted import read
 from mini_dnn.variant import find, names
 from mini_dnn.variant.fingerprints import Prints, fingerprints, line_ranges, tokens
 

@@ -1,11 +1,10 @@
-"""Submissions: the variants in a folder, and a private copy of their files that cannot change any more."""
+"""Submissions: their names, the variants in their folders, and a digest of what is graded."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import re
-import stat
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
@@ -15,15 +14,13 @@ from pathlib import Path
 from mini_dnn.errors import UsageError, meant_file
 from mini_dnn.grading.asked import Rubric
 from mini_dnn.grading.confined.process import SubmissionError
+from mini_dnn.grading.submitted import MAX_BYTES, MAX_FILES, read, read_file
+from mini_dnn.paths import is_folder
 from mini_dnn.variant.folders import HOMES, MINE
 
-MAX_FILES, MAX_BYTES = 200, 8 << 20  # limits for one variant; folders count as files
-MAX_PATH = 200  # characters of a file's path within the variant
 MAX_WRAPPERS = 8  # folders around a submission
 MAX_NAME_BYTES = 120  # of a submission's name, because results are files named after it
 NAMES_OF_FILES = ("variant.py", "kernel.cu")
-NEEDED = ("variant.py",)
-LEFT_OUT = ("__pycache__",)
 ARCHIVES = (".zip", ".gz", ".tgz", ".tar", ".xz", ".7z", ".rar")
 MAX_LISTED = 8  # the most names of a submission's contents that a message shows
 
@@ -41,19 +38,17 @@ class Submission:
         Raises
         ------
         SubmissionError
-            There is a symbolic link on the way to it.
+            There is a symbolic link on the way to it, or a folder that may not be searched.
         """
         top = self._top(rubric)
         if self.is_folder_of_variant(rubric):
             return top if name == rubric.single else None
         for path in (Path(MINE, name), Path(name), *(Path(home, name) for home in HOMES)):
-            folder = top
-            for part in path.parts:
-                folder = folder / part
-                if folder.is_symlink():
-                    raise SubmissionError(f"{path} is a symbolic link; submit the files themselves")
-            if folder.is_dir():
-                return folder
+            try:
+                if folder := _within(top, path):
+                    return folder
+            except OSError as error:
+                raise SubmissionError(f"{path} cannot be read: {error.strerror}") from error
         return None
 
     def log(self, rubric: Rubric) -> bytes | None:
@@ -69,14 +64,14 @@ class Submission:
             return None
         if path.is_symlink():
             raise SubmissionError(f"{path.name} is a symbolic link; submit the file itself")
-        content = _content(path, path.name)
-        if len(content) > MAX_BYTES:
+        text = read_file(path, path.name)
+        if len(text) > MAX_BYTES:
             raise SubmissionError(f"{path.name} has more than {MAX_BYTES >> 20} MB; submit a shorter log")
-        return content
+        return text
 
     def is_folder_of_variant(self, rubric: Rubric) -> bool:
         """Whether the submission is the folder of a single variant."""
-        return any((self._top(rubric) / file).exists() for file in NAMES_OF_FILES)
+        return any(path.name in NAMES_OF_FILES for path in _visible(self._top(rubric)))
 
     def is_of_several(self, rubric: Rubric) -> bool:
         """Whether several of its folders hold variants, so that none of them is graded."""
@@ -117,20 +112,42 @@ class Submission:
             if found:
                 return found
             inner = [path for paths in held.values() for path in paths]
-            level = [path for path in inner if path.is_dir() and not path.is_symlink()][:MAX_FILES]
+            level = [path for path in inner if is_folder(path) and not path.is_symlink()][:MAX_FILES]
         return []
+
+
+def _within(top: Path, path: Path) -> Path | None:
+    """The folder with this path in another one, or None if there is none.
+
+    Raises
+    ------
+    SubmissionError
+        There is a symbolic link on the way to it.
+    """
+    folder = top
+    for part in path.parts:
+        folder = folder / part
+        if folder.is_symlink():
+            raise SubmissionError(f"{path} is a symbolic link; submit the files themselves")
+    return folder if folder.is_dir() else None
 
 
 def _is_of_variant(path: Path, expected: set[str]) -> bool:
     if path.name in NAMES_OF_FILES:
-        return path.is_file()
-    return path.name in expected and path.is_dir()
+        return not is_folder(path)  # `read` refuses what is no file, or cannot be read
+    return path.name in expected and is_folder(path)
 
 
 def _visible(folder: Path) -> list[Path]:
-    """The contents of a folder, sorted, without the files that operating systems and archives add."""
-    found = (path for path in folder.iterdir() if not path.name.startswith(".") and path.name != "__MACOSX")
-    return sorted(found)
+    """The contents of a folder, sorted, without the files that operating systems and archives add.
+
+    A folder that cannot be read counts as empty.
+    """
+    try:
+        found = list(folder.iterdir())
+    except OSError:
+        return []
+    return sorted(path for path in found if not path.name.startswith(".") and path.name != "__MACOSX")
 
 
 def named(folders: Sequence[Path]) -> list[Submission]:
@@ -224,60 +241,3 @@ def digest(submission: Submission, rubric: Rubric) -> str:
             for part in (variant.name.encode(), os.fsencode(name), content):  # names need not be UTF-8
                 total.update(len(part).to_bytes(8, "little") + part)
     return total.hexdigest()
-
-
-def read(folder: Path) -> dict[str, bytes]:
-    """Return the files of a variant, by their names in its folder.
-
-    Raises
-    ------
-    SubmissionError
-        There is a link, something that is not a file, a long path, too much data, or no ``variant.py``.
-    """
-    files: dict[str, bytes] = {}
-    size = count = 0
-    for where, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in LEFT_OUT)
-        for name in sorted([*folders, *(name for name in names if not name.startswith("."))]):
-            path = Path(where, name)
-            inside = path.relative_to(folder).as_posix()
-            if len(inside) > MAX_PATH:
-                raise SubmissionError(
-                    f"{inside[:50]}... is a path of {len(inside)} characters; at most {MAX_PATH} are allowed"
-                )
-            if path.is_symlink():
-                raise SubmissionError(f"{inside} is a symbolic link; submit the file itself")
-            if name not in folders:
-                files[inside] = _content(path, inside)
-                size += len(files[inside])
-            count += 1
-            if count > MAX_FILES or size > MAX_BYTES:
-                raise SubmissionError(
-                    f"more than {MAX_FILES} files or {MAX_BYTES >> 20} MB in a variant's folder; "
-                    "submit variant.py, kernel.cu and what they include"
-                )
-    missing = [name for name in NEEDED if name not in files]
-    if missing:
-        raise SubmissionError(
-            f"there is no {missing[0]}; a variant is a folder with variant.py and kernel.cu"
-        )
-    return files
-
-
-def _content(path: Path, name: str) -> bytes:
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(handle, "rb") as file:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise SubmissionError(f"{name} is not a regular file")
-            return file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise SubmissionError(f"{name} cannot be read: {error.strerror}") from error
-
-
-def write(files: dict[str, bytes], folder: Path) -> None:
-    """Write a private copy that processes of the submission may read."""
-    for name, content in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)

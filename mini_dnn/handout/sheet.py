@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from mini_dnn import ops
 from mini_dnn.errors import UsageError, meant
@@ -183,7 +182,7 @@ def _grading(asked: Sequence[VariantRubric], rubric: Rubric) -> Iterator[str]:
         )
     yield f"- **Limits**: {rubric.limits.seconds:g} s and {rubric.limits.memory_mb:,} MB for each check."
     yield from ("- A variant that is not correct gets no points for performance.", "")
-    shapes = ", ".join(f"`{_sizes(problem)}`" for problem in rubric.correct.problems)
+    shapes = ", ".join(f"`{problem.text}`" for problem in rubric.correct.problems)
     yield from (f"Published shapes, for `--shapes`: {shapes}.", "")
 
 
@@ -206,10 +205,6 @@ def _questions(lesson: str) -> Iterator[str]:
             yield from ("## Questions for your report", "")
             yield LINK.sub(lambda link: link["text"], match[1]).strip()
             yield ""
-
-
-def _sizes(problem: Any) -> str:
-    return ",".join(str(getattr(problem, name)) for name in problem.__dataclass_fields__)
 
 
 def _code(name: str | None) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
 import threading
+import weakref
 from collections.abc import Callable, Hashable
 from contextlib import suppress
 from typing import Any
@@ -13,25 +13,36 @@ from mini_dnn.errors import DeviceError
 from mini_dnn.running.prepared import Prepared
 from mini_dnn.variant import Variant
 
+Devices = dict[int, Device]
+Calling = list[tuple[Device, Prepared]]
+Holding = list[tuple[Callable[[], bool], Any]]
+
+
+class _Alive:
+    """An object that exists as long as its thread."""
+
 
 class Calls(threading.local):
     """The prepared calls of this thread.
 
     Threads share none of them, and each call is prepared for one stream. Calls that may overlap therefore
-    share neither scratch memory nor variables of kernels.
+    share neither scratch memory nor variables of kernels. The calls are freed when the thread ends, after the
+    work of its GPUs.
     """
 
     def __init__(self) -> None:
         self.ready: dict[Hashable, Any] = {}
-        self._devices: dict[int, Device] = {}
-        self._prepared: list[tuple[Device, Prepared]] = []
-        self._held: list[tuple[Callable[[], bool], Any]] = []
+        self._devices: Devices = {}
+        self._prepared: Calling = []
+        self._held: Holding = []
+        self._alive = _Alive()  # its end is that of the thread
+        end = weakref.finalize(self._alive, _end, self._devices, self._prepared, self._held)
+        # At the end of the process, the driver still works, and this thread may be a daemon that still runs
+        end.atexit = not threading.current_thread().daemon
 
     def device(self, gpu: int) -> Device:
         """The GPU with this index, which is opened on first use."""
         if gpu not in self._devices:
-            if not self._devices:  # for this thread only; at exit, the driver still works
-                atexit.register(self._end)
             self._devices[gpu] = open_gpu(gpu)
         return self._devices[gpu]
 
@@ -44,24 +55,30 @@ class Calls(threading.local):
 
     def hold(self, is_over: Callable[[], bool], owners: Any) -> None:
         """Keep the owners of memory until the GPU no longer uses it."""
-        self._held = [entry for entry in self._held if not entry[0]()]
+        self._held[:] = [entry for entry in self._held if not entry[0]()]
         self._held.append((is_over, owners))
 
     def release(self) -> None:
         """Free all calls and their memory, after the work of the GPUs."""
         self.ready.clear()
-        for device, prepared in self._prepared:
-            with device.entered():
-                prepared.free()
-        self._prepared.clear()
-        for device in self._devices.values():
-            with device.entered():
-                device.synchronize()
-        self._held.clear()
+        _free(self._devices, self._prepared, self._held)
 
-    def _end(self) -> None:
-        with suppress(DeviceError):  # after a failed kernel, nothing can be freed
-            self.release()
+
+def _free(devices: Devices, calling: Calling, holding: Holding) -> None:
+    for device, prepared in calling:
+        with device.entered():
+            prepared.free()
+    calling.clear()
+    for device in devices.values():
+        with device.entered():
+            device.synchronize()
+    holding.clear()
+
+
+def _end(devices: Devices, calling: Calling, holding: Holding) -> None:
+    """Free what a thread has kept, when it ends."""
+    with suppress(DeviceError):  # after a failed kernel, nothing can be freed
+        _free(devices, calling, holding)
 
 
 def open_gpu(gpu: int) -> Device:

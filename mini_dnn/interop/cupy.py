@@ -20,6 +20,7 @@ from mini_dnn.device.cublas import WORKSPACE, Cublas
 from mini_dnn.device.cuda_map import encoded
 from mini_dnn.device.nvcc import build_cubin, nvcc_arch
 from mini_dnn.errors import DeviceError, ShapeError, VariantError
+from mini_dnn.interop.kinds import describe
 from mini_dnn.ops import Array
 from mini_dnn.paths import write_atomically
 from mini_dnn.running.execute import argument, no_buffer
@@ -72,6 +73,8 @@ class Loaded:
                 raise VariantError(
                     f"{variant.name} launches clusters, which CuPy does not support; use another one"
                 )
+        for name, array in self.planned.arrays.items():
+            _check_type(name, array)
         own = Code(self.planned.source, tuple(self.planned.defines.items()))
         self._modules: dict[Code | None, Any] = {None: _module(own, arch)}
         self._modules |= {code: _module(code, arch) for code in self.planned.codes}
@@ -97,10 +100,10 @@ class Loaded:
         """
         results = out if isinstance(out, tuple) else () if out is None else (out,)
         results = results or tuple(cupy.empty(a.shape, a.dtype) for a in self._outputs.values())
-        held = (*arrays, *results)
-        if len(held) != len(self._given) + len(self._outputs):
-            raise ShapeError(f"expected the arrays {', '.join(self._given)}; found {len(arrays)}")
-        buffers = dict(zip((*self._given, *self._outputs), held, strict=True))
+        for what, names, found in (("the call", self._given, arrays), ("out=", self._outputs, results)):
+            if len(found) != len(names):
+                raise ShapeError(f"{what} needs the arrays {', '.join(names)}; found {len(found)}")
+        buffers = dict(zip((*self._given, *self._outputs), (*arrays, *results), strict=True))
         for name, array in buffers.items():
             _check(name, array, self._arrays[name])
         for name, expected in self.planned.scratch.items():
@@ -192,8 +195,21 @@ def load(impl: str | Variant, problem: Any) -> Loaded:
     return Loaded(variant, variant.operation.parse(problem) if isinstance(problem, str) else problem)
 
 
+def _check_type(name: str, array: Array) -> None:
+    """Refuse an array of a type that CuPy does not have: bfloat16 in most versions."""
+    try:
+        cupy.empty((0,), array.dtype)
+    except TypeError as error:
+        raise VariantError(
+            f"{name} is {array.dtype}, and this version of CuPy has no such arrays; use another type, or "
+            "call the operation with tensors of PyTorch"
+        ) from error
+
+
 def _check(name: str, array: Any, expected: Array) -> None:
     """Refuse an array that kernels cannot use in place."""
+    if not isinstance(array, cupy.ndarray):
+        raise ShapeError(f"{name} is {describe(array)}; expected a CuPy array")
     fits = (array.shape, array.dtype.name) == (expected.shape, expected.dtype)
     if not fits or not array.flags.c_contiguous or array.data.ptr % ALIGNMENT:
         order = "in C order" if array.flags.c_contiguous else "not in C order"

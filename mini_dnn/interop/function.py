@@ -185,7 +185,7 @@ class Function:
         ]
         count = len(names) - results
         if results and "out" in self._signature.fields:
-            fields = {**fields, "out": word_of(metas[-1][1])}
+            fields = {**fields, "out": word_of(metas[count][1])}
         asked = problem_of(self.operation, names[:count], metas[:count], fields)
         if results:
             check_results(asked, metas[count:])

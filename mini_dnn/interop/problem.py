@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -85,11 +87,14 @@ def word_of(dtype: str) -> str:
 
 
 def _stand_in(name: str, shape: tuple[int, ...], dtype: str) -> np.ndarray:
-    """An array whose memory is never accessed, so that none is allocated."""
+    """An array whose memory is never accessed. It is read-only memory, of which the system reserves none."""
     try:
-        return np.empty(shape, np.dtype(dtype))
+        kind = np.dtype(dtype)
     except TypeError as error:
         raise ShapeError(f"{name} is {dtype}, a type that no operation supports") from error
+    nbytes = max(1, prod(shape) * kind.itemsize)
+    memory = mmap.mmap(-1, nbytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ)
+    return np.ndarray(shape, kind, memory)
 
 
 def _listed(names: Sequence[str], metas: Sequence[Meta]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -13,6 +14,8 @@ from mini_dnn.errors import ShapeError, UsageError
 from mini_dnn.interop.kinds import describe
 from mini_dnn.running.prepared import ALIGNMENT
 from mini_dnn.variant import Variant
+
+OVERLAPPING = "the arrays of out= overlap each other; pass one array for each result"
 
 
 def check_impl(impl: Any) -> None:
@@ -58,7 +61,7 @@ def host_array(name: str, value: Any) -> np.ndarray:
 
 
 def check_writable(results: tuple[Any, ...]) -> None:
-    """Refuse a value that is not a writable NumPy array."""
+    """Refuse what are not writable NumPy arrays, each with memory of its own."""
     for array in results:
         if not isinstance(array, np.ndarray):
             raise ShapeError(
@@ -67,6 +70,8 @@ def check_writable(results: tuple[Any, ...]) -> None:
             )
         if not array.flags.writeable:
             raise ShapeError("out= is read-only; pass a writable array, such as out.copy()")
+    if any(np.shares_memory(a, b) for a, b in combinations(results, 2)):
+        raise ShapeError(OVERLAPPING)
 
 
 def check_device(device: Any) -> None:
@@ -91,9 +96,12 @@ def refuse_place(names: Sequence[str], addresses: Sequence[int]) -> NoReturn:
 
 
 def check_apart(names: Sequence[str], addresses: Sequence[int], nbytes: Sequence[int], results: int) -> None:
-    """Refuse results that overlap an input."""
+    """Refuse results that overlap an input or each other."""
     count = len(names) - results
-    for out, size in zip(addresses[count:], nbytes[count:], strict=True):
-        for name, at, length in zip(names, addresses[:count], nbytes, strict=False):
+    for which in range(count, len(names)):
+        out, size = addresses[which], nbytes[which]
+        for name, at, length in zip(names[:which], addresses, nbytes, strict=False):
             if at < out + size and out < at + length:
+                if name == names[which]:
+                    raise ShapeError(OVERLAPPING)
                 raise ShapeError(f"out= overlaps {name}, which is read at the same time; pass another array")

@@ -20,6 +20,7 @@ from mini_dnn.pictures.recipe import Recipe
 from mini_dnn.pictures.sources import File, Shard, Source
 from mini_dnn.pictures.stacks import Stack
 from mini_dnn.progress import Bar
+from mini_dnn.variant import find
 from mini_dnn.work import Engine, Item, Work, run_items
 
 FOLDER = "engine"  # with the results of items, and the engine's files
@@ -118,7 +119,7 @@ def answering(common: Mapping[str, Any]) -> Iterator[Callable[[Sequence[Any], in
 def as_plain(job: Job) -> dict[str, Any]:
     """Convert a job to values for JSON, with absolute paths."""
     weights = str(job.weights.resolve()) if job.weights else None
-    impl = str(Path(job.impl).resolve()) if job.impl.startswith((".", "~", "/")) else job.impl
+    impl = find(job.impl).name if job.impl else ""  # outside of the repository, the absolute path
     fields = {name: getattr(job, name) for name in ("network", "batch", "top", "workers", "many")}
     return fields | {"weights": weights, "impl": impl, "recipe": job.recipe.to_dict()}
 

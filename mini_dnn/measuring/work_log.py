@@ -111,10 +111,13 @@ def append(path: Path, entry: Entry) -> None:
     Raises
     ------
     MiniDnnError
-        The file cannot be written.
+        The file cannot be written, or the entry has a value that the reader would refuse.
     """
     content = _readable(msgspec.to_builtins(entry))
-    msgspec.convert(content, Entry)  # an error here would be ours
+    try:
+        msgspec.convert(content, Entry)
+    except msgspec.ValidationError as error:  # for example, the path of a variant is too long for a name
+        raise MiniDnnError(f"--log {path} cannot hold this result: {error}") from error
     line = msgspec.json.encode({MARK: VERSION, "entry": content}) + b"\n"
     try:
         handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import ctypes
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
+from threading import Lock
 
 import numpy as np
 
-MAPS = Path("/proc/self/maps")  # lists the loaded libraries of this process
+from mini_dnn.paths import loaded_libraries
+
 SUFFIXES = ("64_", "")  # suffixes of functions with 64-bit integers, and of others
 PREFIXES = ("scipy_openblas", "openblas")
 
 Setter = Callable[[int], None]
+
+_lock = Lock()
+_before: list[int] = []  # for each block of `one_thread` that is running, the number before the first of them
 
 
 @contextmanager
@@ -23,30 +26,30 @@ def one_thread() -> Iterator[bool]:
     """Run each product on the calling thread only, so that several threads can share the work.
 
     It yields whether that is possible: the method is known for OpenBLAS, which NumPy's own packages include.
-    The number of threads applies to the whole process, and is restored at the end.
+    The number of threads applies to the whole process. It is restored when the last such block ends.
     """
     found = _openblas()
     if found is None:
         yield False
         return
     get, put = found
-    before = get()
-    put(1)
+    with _lock:
+        _before.append(_before[0] if _before else get())
+        put(1)
     try:
         yield True
     finally:
-        put(before)
+        with _lock:
+            before = _before.pop()
+            if not _before:
+                put(before)
 
 
 @cache
 def _openblas() -> tuple[Callable[[], int], Setter] | None:
     """Return the functions that get and set the number of threads of the OpenBLAS that NumPy has loaded."""
     np.dot(np.ones(2), np.ones(2))  # this loads it
-    try:
-        names = set(re.findall(r"\S*openblas\S*\.so\S*", MAPS.read_text()))
-    except OSError:
-        return None
-    for name in names:
+    for name in loaded_libraries("openblas"):
         library = ctypes.CDLL(name)
         for prefix in PREFIXES:
             for suffix in SUFFIXES:

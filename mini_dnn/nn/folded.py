@@ -71,7 +71,7 @@ class FoldedResNet:
             The array does not contain such images.
         """
         expected = (self.sizes.channels, self.sizes.image, self.sizes.image)
-        if x.ndim != 4 or x.shape[1:] != expected or x.dtype != np.float32:
+        if x.ndim != 4 or x.shape[1:] != expected or x.dtype != np.float32 or not len(x):
             raise ShapeError(
                 f"images are {x.shape} {x.dtype}; expected (N, {', '.join(map(str, expected))}) float32"
             )

@@ -71,7 +71,11 @@ class Layer:
         raise self._lacks("backward(dy)", "the gradient of the input")
 
     def backward_parameters(self, dy: np.ndarray) -> None:
-        """Store only the gradients of the parameters: the first layer of a network needs no more."""
+        """Store the gradients of the parameters, which is all that the first layer of a network needs.
+
+        A layer overrides it if that takes less work than `backward`.
+        """
+        self.backward(dy)
 
     def inner(self) -> Mapping[str, Layer]:
         """The layers that it consists of, by name."""

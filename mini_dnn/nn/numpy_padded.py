@@ -88,11 +88,11 @@ def _unrolled(
                 :, :h, :w
             ]
             some = padded[: len(some)]
-        n, row, column, channel = some.strides
+        n, row, column, _ = some.strides  # NumPy's stride of a single channel may be any number
         windows = as_strided(
             some,
             (len(some), P, Q, R, S * C),
-            (n, stride * row, stride * column, row, channel),
+            (n, stride * row, stride * column, row, some.itemsize),
             writeable=False,
         )
         np.copyto(matrix[: len(some)], windows)

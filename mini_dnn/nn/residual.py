@@ -168,10 +168,6 @@ class Row(Layer):
             dy = layer.backward(dy)
         return dy
 
-    def backward_parameters(self, dy: np.ndarray) -> None:
-        """Store the gradients of all layers."""
-        self.backward(dy)
-
 
 class BasicBlock(Layer):
     """relu(branch(x) + x): two 3×3 convolutions, each with a batch norm, and a shortcut around them.
@@ -238,7 +234,3 @@ class BasicBlock(Layer):
         dx = self.branch.backward(dy)
         dx += self.downsample.backward(dy) if self.downsample else dy
         return dx
-
-    def backward_parameters(self, dy: np.ndarray) -> None:
-        """Store the gradients of branch and shortcut."""
-        self.backward(dy)

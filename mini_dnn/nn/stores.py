@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -37,6 +38,7 @@ TYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16
 DAMAGED = (
     *(OSError, RuntimeError, KeyError, ValueError, TypeError, EOFError, MemoryError),
     *(zipfile.BadZipFile, zlib.error, NotImplementedError),
+    tokenize.TokenError,  # NumPy's, for the header of an array with a bracket that is not closed
 )  # what readers raise for a bad file
 TO_SAFETENSORS = (
     "import torch, safetensors.torch",
@@ -119,7 +121,7 @@ def write(path: Path, kind: str, arrays: Mapping[str, np.ndarray], attributes: A
 
     Raises
     ------
-    OSError, RuntimeError
+    OSError
         The file cannot be written.
     """
     if kind == "NPZ":
@@ -132,7 +134,7 @@ def write(path: Path, kind: str, arrays: Mapping[str, np.ndarray], attributes: A
         path.write_bytes(_safetensors().numpy.save(packed, more))
     else:
         # From this version on, HDF5 protects its own structure with checksums. Ours protects the contents.
-        with h5py.File(path, "w", libver=("v110", "v110"), locking=False) as file:
+        with hdf5.written(path, libver=("v110", "v110")) as file:
             for name, array in arrays.items():
                 file[name.replace(".", "/")] = array
             for key, value in attributes.items():

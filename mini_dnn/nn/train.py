@@ -13,12 +13,13 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from mini_dnn.datasets import ImageSet, to_float
 from mini_dnn.errors import MiniDnnError, UsageError, WeightsError
+from mini_dnn.nn.files import read_arrays, write_arrays
 from mini_dnn.nn.layer import Running
 from mini_dnn.nn.layers import Softmax
 from mini_dnn.nn.network import Network
 from mini_dnn.nn.optimizer import Adam, Muon, OneCycle
 from mini_dnn.nn.transformer import Residual
-from mini_dnn.nn.weights import read_arrays, values, write_arrays
+from mini_dnn.nn.weights import values
 from mini_dnn.nn.workers import Workers, both_ways
 
 MORE_BYTES = 1 << 16  # of a checkpoint or a file of weights, in addition to its arrays
@@ -183,8 +184,7 @@ class Trainer:
         UsageError
             It belongs to a training with other settings or images.
         """
-        arrays = {name: array.copy() for name, array in self._arrays().items()}
-        attributes = read_arrays(path, "checkpoint", self.network.architecture, arrays)
+        arrays, attributes = read_arrays(path, "checkpoint", self.network.architecture, self._arrays())
         try:
             state = json.loads(str(attributes["state"]))
             self._check_identity(path, state["identity"])

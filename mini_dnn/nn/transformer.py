@@ -180,10 +180,6 @@ class MultiHeadAttention(Layer):
         dqkv = attention_backward(qkv, o, p, do, 1 / sqrt(self.head_width))
         return self.qkv.backward(dqkv.reshape(*dy.shape[:2], -1))
 
-    def backward_parameters(self, dy: np.ndarray) -> None:
-        """Store the gradients of both projections."""
-        self.backward(dy)
-
 
 def _attend(qkv: np.ndarray, scale: float) -> np.ndarray:
     return attention_forward(qkv, scale)[0]
@@ -230,10 +226,6 @@ class Residual(Layer):
         for layer in reversed(self.layers.values()):
             dx = layer.backward(dx)
         return dx + dy
-
-    def backward_parameters(self, dy: np.ndarray) -> None:
-        """Store the gradients of the branch."""
-        self.backward(dy)
 
 
 def _mean(x: np.ndarray) -> np.ndarray:

@@ -8,9 +8,7 @@ the interpreter's lock, which thousands of small NumPy calls per second need.
 
 from __future__ import annotations
 
-import multiprocessing as mp
 import os
-import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import Connection
@@ -25,6 +23,7 @@ from mini_dnn.nn.layer import Parameter, Running
 from mini_dnn.nn.loss import softmax_cross_entropy
 from mini_dnn.nn.network import Network
 from mini_dnn.nn.numpy_conv import cores
+from mini_dnn.work.children import SPAWN
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 PREDICTED = 100  # images that a worker classifies at a time
@@ -78,20 +77,19 @@ class Workers:
         _lay(network.parameters(), flat, "value")
         self._gradients = np.frombuffer(gradients, dtype).reshape(parts, size)
         self._pipes: list[Connection] = []
-        self._stack = ExitStack()
-        context = mp.get_context("spawn")
-        with _environment(ONE_THREAD):  # BLAS reads it when a worker starts
+        with ExitStack() as stack, _environment(ONE_THREAD):  # BLAS reads it when a worker starts
             for _ in range(min(count or cores(), parts)):
-                ours, theirs = context.Pipe()
-                process = context.Process(
+                ours, theirs = SPAWN.Pipe()
+                process = SPAWN.Process(
                     target=_work, args=(theirs, network, shared, gradients, part), daemon=True
                 )
                 process.start()
                 theirs.close()
                 self._pipes.append(ours)
-                self._stack.callback(process.join)
+                stack.callback(process.join)
                 # Before the one above: a worker ends when its pipe is closed
-                self._stack.callback(ours.close)
+                stack.callback(ours.close)
+            self._stack = stack.pop_all()
 
     def __enter__(self) -> Workers:
         return self
@@ -136,7 +134,6 @@ class Workers:
 
 def _work(pipe: Connection, network: Network, shared: Any, gradients: Any, part: int) -> None:
     """Do the work of a worker until its pipe is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the trainer handles Ctrl-C and then closes the pipe
     parameters = network.parameters()
     dtype = next(iter(parameters.values())).value.dtype
     flat = np.frombuffer(shared, dtype)

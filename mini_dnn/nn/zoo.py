@@ -12,10 +12,11 @@ from mini_dnn import datasets
 from mini_dnn.datasets import ALL, NAMES, SMALL_SIDE, ImageSet
 from mini_dnn.datasets.storage import SIDE
 from mini_dnn.errors import ShapeError, UsageError, WeightsError
+from mini_dnn.nn.files import describe
 from mini_dnn.nn.models import lenet, resnet, vit
 from mini_dnn.nn.network import Network
 from mini_dnn.nn.train import Settings
-from mini_dnn.nn.weights import PREPROCESSING, WeightsInfo, describe, load
+from mini_dnn.nn.weights import PREPROCESSING, WeightsInfo, load
 from mini_dnn.paths import ROOT
 
 

@@ -75,7 +75,7 @@ def bound(shape: ConvPoolShape, arrays: Arrays, precision: str) -> Arrays:
 def probe(
     shape: ConvPoolShape, precision: str, rng: np.random.Generator
 ) -> tuple[ConvPoolShape, Arrays] | None:
-    """Those of the convolution, made positive, so that no error is lost in ReLU."""
+    """The inputs of the convolution's probe, made positive, because ReLU hides errors of negative sums."""
     found = conv2d.probe(ConvShape(*shape.numbers[:-1]), precision, rng)
     if found is None:
         return None

@@ -54,7 +54,7 @@ class LenetBatch(Problem):
 
     @classmethod
     def of(cls, images: np.ndarray) -> LenetBatch:
-        """The batch that these images ``(N, 1, side, side)``, uint8 or float32, are."""
+        """The problem for images ``(N, 1, side, side)``, uint8 or float32."""
         return cls(len(images), images.dtype == np.uint8, images.shape[-1])
 
     @property
@@ -109,7 +109,8 @@ def arrays_of(images: np.ndarray, *weights: np.ndarray) -> tuple[LenetBatch, Arr
         The shape or type of an array does not fit LeNet.
     """
     images = np.asarray(images)
-    if images.ndim != 4 or images.shape[1] != 1 or images.dtype not in (np.uint8, np.float32):
+    is_square = images.ndim == 4 and images.shape[1] == 1 and images.shape[2] == images.shape[3]
+    if not is_square or images.dtype not in (np.uint8, np.float32):
         raise ShapeError(
             f"images are {images.shape} {images.dtype}; expected (N, 1, 86, 86) float32 or uint8, or "
             "(N, 1, 28, 28) uint8"

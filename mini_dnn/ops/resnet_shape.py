@@ -61,7 +61,7 @@ class ResNetShape(Problem):
 
     @classmethod
     def of(cls, images: np.ndarray, sizes: ResNetSizes) -> ResNetShape:
-        """The batch that these images ``(N, channels, image, image)`` are."""
+        """The problem for images ``(N, channels, image, image)``."""
         dtype = next((short for short, name in KINDS.items() if name == images.dtype.name), "fp32")
         return cls.like(sizes, len(images), dtype)
 

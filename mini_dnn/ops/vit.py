@@ -55,7 +55,7 @@ class VitShape(Problem):
 
     @classmethod
     def of(cls, images: np.ndarray, sizes: vit.VitSizes) -> VitShape:
-        """The batch that these images ``(N, channels, side, side)`` are."""
+        """The problem for images ``(N, channels, side, side)``."""
         dtype = next((short for short, name in KINDS.items() if name == images.dtype.name), "fp32")
         return cls(len(images), **vars(sizes), dtype=dtype)
 
@@ -113,7 +113,7 @@ class VitShape(Problem):
         }
 
     def attention(self, dtype: str) -> AttentionShape:
-        """That of a block, on what its linear layer gives for queries, keys and values."""
+        """The attention of a block, whose input is the packed result of the block's first linear layer."""
         return AttentionShape(self.N, self.heads, self.T, self.width // self.heads, dtype, "packed")
 
     @property
@@ -165,14 +165,15 @@ def arrays_of(images: np.ndarray, *weights: np.ndarray, heads: int) -> tuple[Vit
         The arrays are not those of a transformer, or not of one for such images.
     """
     images = np.asarray(images)
-    if images.ndim != 4 or images.dtype.name not in KINDS.values() or images.shape[2] != images.shape[3]:
+    is_square = images.ndim == 4 and images.shape[1] > 0 and images.shape[2] == images.shape[3]
+    if not is_square or images.dtype.name not in KINDS.values():
         raise ShapeError(
             f"images are {images.shape} {images.dtype}; expected (N, channels, side, side), one of "
             f"{', '.join(KINDS.values())}"
         )
     found = [np.shape(weight) for weight in weights]
     depth, rest = divmod(len(found) - 8, 12)
-    if depth < 1 or rest or any(len(found[i]) != 2 for i in (0, 3, 12, -2)):
+    if depth < 1 or rest or any(len(found[i]) != 2 or not found[i][0] for i in (0, 3, 12, -2)):
         raise ShapeError(
             f"found {len(found)} weights; expected 4 of patches and positions, 12 of each block and 4 of norm"
             " and head, in the order of mini_dnn.nn.models.vit"

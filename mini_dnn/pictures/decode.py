@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import io
 import threading
@@ -14,7 +15,7 @@ import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from mini_dnn.errors import PictureError, meant_file
-from mini_dnn.paths import read_regular
+from mini_dnn.paths import loaded_libraries, read_regular
 from mini_dnn.pictures.archives import Member
 from mini_dnn.pictures.recipe import Recipe
 
@@ -138,7 +139,17 @@ def _opened(data: bytes) -> Image.Image:
 def _formats() -> tuple[str, ...]:
     with _loading:
         Image.init()
+        _silence_libtiff()
         return tuple(name for name in Image.OPEN if name not in REFUSED)
+
+
+def _silence_libtiff() -> None:
+    """Keep libtiff from printing what is wrong with a file, because Pillow raises errors for that.
+
+    The setting applies to all that this process reads with the same copy of the library.
+    """
+    for name in loaded_libraries("libtiff"):
+        ctypes.CDLL(name).TIFFSetErrorHandler(None)
 
 
 def _pixels(picture: Image.Image, recipe: Recipe) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing as mp
 import time
 import warnings
 from collections import deque
@@ -23,7 +22,7 @@ from mini_dnn.pictures.archives import Member
 from mini_dnn.pictures.recipe import Recipe
 from mini_dnn.pictures.sources import File, Source
 from mini_dnn.pictures.stacks import Stack
-from mini_dnn.work.children import end_with_parent
+from mini_dnn.work.children import SPAWN, end_with_parent
 
 AHEAD = 2  # batches that are decoded before they are requested
 MANY = 1_000  # from this number of files on, processes decode them
@@ -206,13 +205,12 @@ def _bytes_of(file: File) -> int:
 
 
 def _processes(count: int) -> Executor:
-    context = mp.get_context("spawn")
-    return ProcessPoolExecutor(count, context, _begin, (context.Lock(),))
+    return ProcessPoolExecutor(count, SPAWN, _begin, (SPAWN.Lock(),))
 
 
 def _begin(large: Any) -> None:
     """Called first in a process: only one process decodes a large picture at a time."""
-    end_with_parent()  # Ctrl-C is handled by the caller that requested batches, which then ends this process
+    end_with_parent()
     warnings.filterwarnings("ignore", module=r"PIL\.")
     decoding.one_large = large
 

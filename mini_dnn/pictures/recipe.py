@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy as np
 from mini_dnn.errors import ShapeError
 
 MOST_SIDE = 4096  # pixels of what a network takes
+LARGEST = float(np.finfo(np.float32).max)  # of a mean and a deviation
 
 
 def _is_whole(value: object, least: int, most: int) -> bool:
@@ -66,14 +66,14 @@ class Recipe:
             raise ShapeError(f"a picture resized to {self.resize} pixels has no square of {self.crop}")
         for name in ("mean", "deviation"):
             numbers = getattr(self, name)
-            if len(numbers) not in (1, 3) or len(numbers) != len(self.mean):
+            if not isinstance(numbers, tuple) or len(numbers) not in (1, 3) or len(numbers) != len(self.mean):
                 raise ShapeError(
-                    "mean and deviation need one number each for grey, or three for RGB; found "
+                    "mean and deviation need lists: one number each for grey, or three for RGB; found "
                     f"{name} {numbers!r}"
                 )
-            if not all(isinstance(n, int | float) and isfinite(n) for n in numbers):
-                raise ShapeError(f"{name} must contain only numbers; found {numbers!r}")
-        if min(self.deviation) <= 0:
+            if not all(isinstance(n, int | float) and abs(n) <= LARGEST for n in numbers):
+                raise ShapeError(f"{name} must contain only numbers that fit fp32; found {numbers!r}")
+        if np.float32(min(self.deviation)) <= 0:
             raise ShapeError(f"deviation must be larger than 0; found {self.deviation!r}")
         if not isinstance(self.invert, bool) or not _is_whole(self.background, 0, 255):
             raise ShapeError(

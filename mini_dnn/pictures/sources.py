@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from mini_dnn.errors import PictureError, UsageError
-from mini_dnn.paths import read_regular
+from mini_dnn.paths import is_folder, read_regular
 from mini_dnn.pictures.archives import ARCHIVES, Member, members, refused
 from mini_dnn.pictures.decode import MOST_BYTES, suffixes
 from mini_dnn.pictures.recipe import Recipe
@@ -101,7 +101,7 @@ class Sources:
     @property
     def are_decoded(self) -> bool:
         """Whether all of them are already decoded."""
-        return all(is_stack(name) and not Path(name).is_dir() for name in self.names)
+        return all(is_stack(name) and not is_folder(Path(name)) for name in self.names)
 
     def shards(self, size: int = SHARD) -> Iterator[Shard]:
         """Yield all pictures in shards of this size."""
@@ -135,7 +135,7 @@ class Sources:
         if name == STDIN:
             assert self.stdin is not None, "it was read where it is named"
             yield self.stdin
-        elif Path(name).is_dir():
+        elif is_folder(Path(name)):
             yield from _folder(name)
         elif name.lower().endswith(ARCHIVES):
             yield from _archive(name)
@@ -175,7 +175,7 @@ def sources(given: Sequence[str], listed: str | None, recipe: Recipe) -> Sources
             "no pictures are named; name files or folders, or use --list with a file that names them"
         )
     for name in names:
-        if is_stack(name) and not Path(name).is_dir():
+        if is_stack(name) and not is_folder(Path(name)):
             stack(name, recipe)  # raises an error, before the work, if it cannot be used
         if why := refused(name):
             raise UsageError(why)

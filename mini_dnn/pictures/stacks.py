@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import h5py
@@ -136,14 +137,21 @@ def opened(path: Path, array: str) -> Iterator[Any]:
     """
     open_regular(path).close()  # do not wait for the other end of a pipe
     if path.name.lower().endswith(NPY):
-        pixels = np.load(path, mmap_mode="r", allow_pickle=False)
+        try:
+            pixels = np.load(path, mmap_mode="r", allow_pickle=False)
+        except (TokenError, TypeError) as error:  # NumPy's, for some damaged headers
+            raise ValueError(f"its header is damaged: {error.args[0]}") from error
         if not isinstance(pixels, np.ndarray):
             raise ValueError("it is an archive of arrays")
         yield pixels
         return
     # No lock: some network file systems refuse locks, and nothing is written.
     with h5py.File(path, "r", locking=False) as file:
-        yield _mapped(path, _array(file, array))
+        try:
+            found = _mapped(path, _array(file, array))
+        except RuntimeError as error:  # HDF5's, for damaged metadata
+            raise OSError(str(error)) from error
+        yield found
 
 
 def reason(error: Exception) -> str:

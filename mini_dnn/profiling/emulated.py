@@ -114,11 +114,8 @@ def summary(name: str, found: Profile) -> list[str]:
     moved = sum(moved_bytes(kernel, {}) for kernel in found.kernels)
     balance = ", ".join(f"{flops:,.0f} ({unit})" for unit, flops in found.gpu.balance.items())
     if moved:
-        lines += [
-            "",
-            f"{name}: {found.problem.flops / moved:,.1f} FLOPs per byte of global memory that ",
-        ]
-        lines[-1] += f"its kernels move; {found.gpu.name} is balanced at {balance}."
+        ratio = f"{found.problem.flops / moved:,.1f} FLOPs per byte of global memory that its kernels move"
+        lines += ["", f"{name}: {ratio}; {found.gpu.name} is balanced at {balance}."]
     times = found.together
     verdict = f"limited by {times.limiter} ({times.sure})"
     lines += ["", f"{name}: {_bracket(times)} on {found.gpu.name}, {verdict}."]

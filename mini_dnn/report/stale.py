@@ -2,9 +2,6 @@
 
 Results files may come from anybody, and loading a variant runs its code. Therefore, only the names of this
 checkout's variants are looked up.
-
-Names come from files that anybody may have written, and to load a variant is to run its code. So only names
-of this checkout's variants are looked up.
 """
 
 from __future__ import annotations

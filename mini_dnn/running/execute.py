@@ -200,7 +200,7 @@ class Execution:
         return self._device.pinned(buffer.shape, buffer.dtype)
 
     def _named(self, name: str, what: str) -> Buffer:
-        """The buffer of that name, or another one's memory that goes by it."""
+        """The buffer with this name, or a view of another buffer, if the plan has such a view."""
         if name in self._views:
             of, array = self._views[name]
             buffer = self._named(of, what)

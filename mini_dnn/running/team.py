@@ -7,7 +7,6 @@ Its items are given to the others.
 
 from __future__ import annotations
 
-import multiprocessing as mp
 import os
 import signal
 from collections import deque
@@ -23,7 +22,7 @@ from typing import Any
 from mini_dnn.device import Device
 from mini_dnn.device.gpus import Place
 from mini_dnn.errors import DeviceError
-from mini_dnn.work.children import end_with_parent
+from mini_dnn.work.children import SPAWN, end_with_parent
 
 DEPTH = 2  # items that a process has at a time, so that the second one is ready when the first is complete
 AHEAD = 4  # times the number of processes: items that are issued before the oldest one is complete
@@ -76,8 +75,7 @@ class Team:
 
     def __init__(self, places: Sequence[Place], opener: Opener, told: Callable[[str], None]) -> None:
         self._opener, self._told = opener, told
-        context = mp.get_context("spawn")
-        self._members = [_Member(p, ProcessPoolExecutor(1, context, end_with_parent)) for p in places]
+        self._members = [_Member(p, ProcessPoolExecutor(1, SPAWN, end_with_parent)) for p in places]
         self._descriptions: dict[Place, str] = {}
         try:
             self._open()

@@ -206,14 +206,18 @@ def _argument(value: Argument) -> str:
 
 
 def scalar(value: int | float | np.generic) -> str:
-    """A number as C++ writes it: an int, a long long or a float."""
+    """A number as C++ writes it: an int, a long long, a float or a double."""
     match value:
         case bool() | np.bool_():
             return str(bool(value)).lower()
         case np.integer() if value.dtype.itemsize > 4:
             return f"{value}LL"
         case float() | np.floating():
-            return f"{float(value)!r}f"
+            is_double = isinstance(value, np.float64)  # which is also a Python float
+            if np.isfinite(value):
+                return f"{float(value)!r}{'' if is_double else 'f'}"
+            word = "NAN" if np.isnan(value) else "INFINITY" if value > 0 else "-INFINITY"  # of math.h: floats
+            return f"double({word})" if is_double else word
     return str(value)
 
 

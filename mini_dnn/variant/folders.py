@@ -202,6 +202,11 @@ def _load(folder: Path) -> Variant:
         given = getattr(variant, name)
         if not callable(given) and given not in allowed:
             raise VariantError(f"{file}: {name} {given!r} is not one of {', '.join(map(repr, allowed))}")
+    for name in ("idea", "needs_gpu"):
+        if not isinstance(getattr(variant, name), str):
+            raise VariantError(f"{file}: {name} is {getattr(variant, name)!r}; expected a text in quotes")
+    if variant.parent is not None and not (isinstance(variant.parent, str) and variant.parent):
+        raise VariantError(f"{file}: parent is {variant.parent!r}; expected the name of a variant, or None")
     if not isinstance(variant.min_arch, int):
         raise VariantError(f"{file}: min_arch is {variant.min_arch!r}; expected a number: 75 is sm_75")
     variant = replace(variant, name=_official_name(folder), folder=folder, lookup=find)

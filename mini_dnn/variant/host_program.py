@@ -148,6 +148,7 @@ class HostProgram:
             f"CU_TENSOR_MAP_DATA_TYPE_{MAP_TYPES[found.dtype]}",
             *(f"{{{', '.join(map(str, sizes))}}}" for sizes in (found.shape, found.pitches, found.box)),
             f"CU_TENSOR_MAP_SWIZZLE_{SWIZZLES[found.swizzle]}",
+            f"CU_TENSOR_MAP_L2_PROMOTION_L2_{found.promotion}B",
             *([] if found.windows is None else [f"{{{', '.join(map(str, found.windows))}}}"]),
         ]
         return _call(f"const auto {self._map_name(map_)} = harness::tensor_map(", args, ");")

@@ -1,17 +1,36 @@
-"""Set-up of a process that works for another one."""
+"""Processes that work for another one, which Ctrl-C does not reach."""
 
 from __future__ import annotations
 
-import multiprocessing as mp
 import os
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import parent_process, resource_tracker
+from multiprocessing.context import SpawnContext, SpawnProcess
+
+
+class _Process(SpawnProcess):
+    """A process that leaves Ctrl-C to its parent from its first instruction on."""
+
+    def start(self) -> None:
+        """Start the process. Ctrl-C acts in this process once the other one has all that it reads first."""
+        resource_tracker.ensure_running()  # Python unblocks signals when it starts this process of its own
+        with _ctrl_c_later():
+            super().start()
+
+
+class _Context(SpawnContext):
+    Process = _Process
+
+
+SPAWN = _Context()  # of `multiprocessing`; starts new interpreters
 
 
 def end_with_parent() -> None:
-    """Leave Ctrl-C to the parent process, and end when it has ended. Call this first in a process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = mp.parent_process()
+    """Let this process end when its parent process has ended. Call this first in a process of `SPAWN`."""
+    parent = parent_process()
 
     def watch() -> None:
         if parent is not None:
@@ -19,3 +38,24 @@ def end_with_parent() -> None:
             os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+@contextmanager
+def _ctrl_c_later() -> Iterator[None]:
+    """Delay Ctrl-C until the end of the context.
+
+    Processes that are started within it inherit the mask, so they never see the signal. Another thread of
+    this process may still receive it, and the main thread would then be interrupted, hence the handler.
+    """
+    came: list[int] = []
+    is_main = threading.current_thread() is threading.main_thread()  # only it may change handlers
+    handler = signal.signal(signal.SIGINT, lambda number, _: came.append(number)) if is_main else None
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        if is_main:
+            signal.signal(signal.SIGINT, handler)
+    if came:
+        signal.raise_signal(signal.SIGINT)

@@ -113,7 +113,7 @@ class Mpi(Engine):
         if self.workers < 1 or "mpi4py.futures" not in sys.orig_argv:
             raise UsageError(
                 "--executor mpi runs as an MPI program of two ranks or more, of which the first distributes "
-                f"the work: mpiexec -n 3 python -m mpi4py.futures {' '.join(sys.argv)}"
+                f"the work: mpiexec -n 3 python -m mpi4py.futures {shlex.join(sys.argv)}"
             )
 
     def open(self, folder: Path) -> Executor:

@@ -8,7 +8,7 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from mini_dnn.work.children import end_with_parent
+from mini_dnn.work.children import SPAWN, end_with_parent
 from mini_dnn.work.engine import Engine
 
 
@@ -46,8 +46,7 @@ class Local(Engine):
         if self.inside:
             return Inside()
         self._others = {child.pid for child in multiprocessing.active_children()}
-        context = multiprocessing.get_context("spawn")
-        return ProcessPoolExecutor(self.workers, context, initializer=end_with_parent)
+        return ProcessPoolExecutor(self.workers, SPAWN, initializer=end_with_parent)
 
     def abandon(self, pool: Executor) -> None:
         """Kill the processes."""

@@ -93,7 +93,7 @@ def read_profile(file: Path | None, executor: str) -> Profile:
         raise UsageError(
             f"no profile '{file}' ({error.strerror}): expected a file such as course/cluster.toml"
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"profile {file} is not valid TOML: {error}") from error
     except UsageError as error:
         raise UsageError(f"profile {file} for --executor {executor}: {error}") from error

@@ -94,10 +94,15 @@ class TomlTable:
     def number(self, key: str, default: Any = REQUIRED, least: float | None = None) -> float:
         """A number: above 0, unless ``least`` says otherwise."""
         value = self._typed(key, default, int | float, "a number")
-        if not math.isfinite(value) or (value <= 0 if least is None else value < least):
-            expected = "a number above 0" if least is None else f"{least:g} or more"
+        expected = "a number above 0" if least is None else f"{least:g} or more"
+        try:
+            found = float(value)
+        except OverflowError:
+            digits = len(str(abs(value)))
+            raise UsageError(f"'{self._path(key)}' has {digits} digits; expected {expected}") from None
+        if not math.isfinite(found) or (found <= 0 if least is None else found < least):
             raise UsageError(f"'{self._path(key)}' is {value}; expected {expected}")
-        return float(value)
+        return found
 
     def integers(self, key: str) -> list[int]:
         """One or more whole numbers, 0 or above."""

@@ -14,10 +14,13 @@ from pathlib import Path
 
 from mini_dnn.errors import DeviceError
 
-# What the compiler, the assembler and the linker say if disk or memory are full, whatever the file has in it
+# What compilers, the assembler and the linker say if disk or memory are full, whatever the file has in it
 NO_ROOM = re.compile(
-    r"^\S+ (?:[Ff]atal error|final link failed): "
-    r"(.*(?:No space left on device|Disk quota exceeded)|Killed signal terminated program \S+)'?$",
+    r"^(?:(?:\S+ )?(?:[Ff]atal error|final link failed): "
+    r"|(?:clang\S*: )?error: (?=unable to )|LLVM ERROR: "
+    r"|\S+ (?=cannot open output file|out of memory allocating)|(?=Cannot create temporary|virtual memory))"
+    r"(.*(?:No space left on device|Disk quota exceeded)'?|Killed signal terminated program \S+"
+    r"|unable to execute command: Killed|out of memory.*|virtual memory exhausted.*)$",
     re.MULTILINE,
 )
 OLDEST = {"g++": 11, "clang++": 16}  # these support C++20's source_location

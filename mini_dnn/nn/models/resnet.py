@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mini_dnn.errors import ShapeError, UsageError
+from mini_dnn.errors import ShapeError, UsageError, meant_file, reason
 from mini_dnn.nn.layer import Layer
 from mini_dnn.nn.layers import Conv2d, Flatten, Linear, ReLU, Softmax
 from mini_dnn.nn.network import Network
@@ -208,7 +208,8 @@ class ResNetSizes:
         try:
             return cls.from_json(read_regular(path, MOST_BYTES))
         except OSError as error:
-            raise UsageError(f"the description {path} cannot be read: {error}") from error
+            why = f"{reason(error)}{meant_file(path)}"
+            raise UsageError(f"the description {path} cannot be read: {why}") from error
         except ShapeError as error:
             raise UsageError(f"{path}: {error}") from error
 

@@ -40,19 +40,16 @@ Function driver_function(const char* name) {
 
 // `shape` and `box` are in elements, and `distances` are in bytes from one entry of an axis to the next. The innermost
 // axis comes last and has no distance, because its elements are adjacent. Elements outside of the shape are read as
-// zeros and are not written. `windows` is empty, or R, stride and padding of windows, of which a copy moves one pixel
-// each. Then `shape` is (N, H, W, C), and `box` is the number of windows and channels.
+// zeros and are not written. `promotion` is the least that L2 reads from memory. `windows` is empty, or R, stride and
+// padding of windows, of which a copy moves one pixel each. Then `shape` is (N, H, W, C), and `box` is the number of
+// windows and channels.
 inline TensorMap tensor_map(const Pointer& buffer, CUtensorMapDataType type, std::vector<cuuint64_t> shape,
                             std::vector<cuuint64_t> distances, std::vector<cuuint32_t> box, CUtensorMapSwizzle swizzle,
-                            std::vector<int> windows = {}) {
+                            CUtensorMapL2promotion promotion, std::vector<int> windows = {}) {
   std::reverse(shape.begin(), shape.end());  // for the driver, the innermost axis comes first
   std::reverse(distances.begin(), distances.end());
   std::reverse(box.begin(), box.end());
   std::vector<cuuint32_t> every(shape.size(), 1);
-  // L2 reads fewer bytes at a time if lines of a box are parts of two cache lines.
-  const bool parted =
-      std::any_of(distances.begin(), distances.end(), [](cuuint64_t bytes) { return bytes % 128 != 0; });
-  const auto promotion = parted ? CU_TENSOR_MAP_L2_PROMOTION_L2_128B : CU_TENSOR_MAP_L2_PROMOTION_L2_256B;
   TensorMap found;
   CUresult status;
   if (windows.empty()) {
