@@ -113,6 +113,7 @@ void join_cluster(Pool& pool, Worker& w, int index) {
   m.worker = &w;
   m.anchor = l.module->anchor();
   m.dynamic_shared = dynamic_shared(l);
+  m.shared = own_memory(reinterpret_cast<const void*>(l.kernel->run));
 }
 
 // Called after a signal.
