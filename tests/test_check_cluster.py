@@ -85,6 +85,12 @@ def test_where_the_other_party_is(loaded: Kernels) -> None:
     assert "cluster_sync()" in found.cure
 
 
+def test_a_store_that_another_block_counts(kernels: Kernels) -> None:
+    message = "it writes to block 1 of the cluster, and the mbarrier that counts it is in block 0"
+    with pytest.raises(KernelError, match=message):
+        kernels("counts_elsewhere", (2,), (32,), np.zeros(4, np.float32), cluster=(2, 1, 1))
+
+
 def test_a_read_before_the_next_write(kernels: Kernels) -> None:
     found = finding(kernels, "overwrites", 2, np.zeros(2, INT))
     assert found.kind == "race"

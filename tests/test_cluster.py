@@ -178,6 +178,16 @@ def test_wrong_use(twins: Kernels, which: int, message: str) -> None:
         twins("misuse", (4,), (32,), np.zeros(64, np.float32), INT(which), cluster=(2, 1, 1))
 
 
+def test_store_async_and_an_mbarrier_of_another_block(twins: Kernels) -> None:
+    place = rf"\({re.escape(SOURCE)}:{line_of(SOURCE, 'cluster_shared(slot, 1)')}\)"
+    message = (
+        rf"store_async {place}: it writes to block 1 of the cluster, and the mbarrier that counts it is in "
+        r"block 0; both must be in one block: pass the same rank to cluster_shared\(\) for both"
+    )
+    with pytest.raises(LaunchError, match=message):
+        twins("counts_elsewhere", (2,), (32,), np.zeros(4, np.float32), cluster=(2, 1, 1))
+
+
 def test_store_async_without_clusters(twins: Kernels) -> None:
     """An H200 reports an illegal instruction."""
     place = rf"\({re.escape(SOURCE)}:{line_of(SOURCE, 'ptx::store_async(ptx::cluster_shared(&rows')}\)"

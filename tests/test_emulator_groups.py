@@ -1,5 +1,6 @@
 """Cooperative groups on the emulator compared with NumPy, and the messages for unsupported ones."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,8 @@ from emulator_kernels import FOLDER, Kernels
 from sampling import chosen
 
 from mini_dnn.device.emulator import EmulatorDevice
+from mini_dnn.device.emulator.messages import GROUPS_HINT
+from mini_dnn.device.emulator.runtime_build import INCLUDE
 from mini_dnn.device.nvcc import build_cubin, find_nvcc
 from mini_dnn.errors import CompileError, LaunchError
 
@@ -107,6 +110,18 @@ def test_what_is_not_there_says_what_to_write(
     with pytest.raises(CompileError) as error:
         emulator.compile(tmp_path / "kernel.cu", {})
     assert words in str(error.value)
+
+
+def test_the_message_and_the_page_name_all_members_of_tiles() -> None:
+    header = (INCLUDE / "emulator" / "groups.h").read_text()
+    tile = header[header.index("class thread_block_tile<Size, void>") :]
+    tile = tile[tile.index(" public:") : tile.index(" protected:")]
+    members = re.findall(r"^  (?:static |constexpr )*\w+ (\w+)\(", tile, re.MULTILINE)
+    assert {"sync", "meta_group_size", "shfl_xor", "match_any"} <= set(members)
+    page = (FOLDER.parents[1] / "docs" / "check.md").read_text()
+    for member in members:
+        assert re.search(rf"\b{member}\b", GROUPS_HINT)
+        assert f"`{member}`" in page
 
 
 def test_scans_are_not_there(emulator: EmulatorDevice, tmp_path: Path) -> None:

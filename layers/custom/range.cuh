@@ -82,8 +82,9 @@ struct Undo {
   }
 };
 
-// Runs before conv, in one block. It sets the counters to zero and multiplies the weights by their factor. For conv, it
-// stores the exponent of this factor and whether the weights have a wide range after the weights.
+// Runs before conv, in one block. It sets the counters to zero and multiplies the weights by their factor. After the
+// scaled weights, it stores two numbers for conv: the exponent of this factor, and whether the range of the weights is
+// too wide for it.
 extern "C" __global__ void prepare(const float* w, float* scaled, unsigned* next, int tiles) {
   constexpr int COUNT = M * C * R * S;
   __shared__ Range shared;

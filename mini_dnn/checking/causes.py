@@ -20,6 +20,7 @@ CAUSES = (
     "deadlock",
     "out-of-bounds",
     "misaligned",
+    "undefined",
     "async",
     "cluster",
     "fault",

@@ -108,8 +108,8 @@ class Report:
         or empty; and ``kinds`` of its findings.
 
         ``findings`` has each mistake once: ``kind`` (out-of-bounds, race, divergence, uninitialised,
-        misaligned, fault, launch, unwritten, wrong ...); ``what``, ``cure`` and ``notes`` in words;
-        ``effects``, the other symptoms, with ``kind``, ``what``, ``array`` and ``place``; ``kernel``;
+        misaligned, undefined, fault, launch, unwritten, wrong ...); ``what``, ``cure`` and ``notes``, in
+        words; ``effects``, the other symptoms, with ``kind``, ``what``, ``array`` and ``place``; ``kernel``;
         ``array`` with its index; ``shapes`` at which it was found; ``own`` and ``other``, the two sides, or
         null. A side has ``place`` with ``file``, ``line`` and ``code``, or null; ``block`` and ``thread``
         (empty if unknown); and ``does`` (reads, writes, updates).

@@ -135,6 +135,7 @@ def explain_fault(fault: Fault) -> Finding:
         "uninitialised": _uninitialised,
         "misaligned": _misaligned,
         "fault": lambda f: Finding(f.kind, f.type, f.kernel, f.own, cure=CURES["unreachable"]),
+        "undefined": _undefined,
     }
     found = make[fault.kind](fault)
     return replace(
@@ -227,6 +228,11 @@ def _uninitialised(f: Fault) -> Finding:
             f"are missing",
         )
     return Finding(f.kind, what, f.kernel, f.own, index, cure=CURES[f.kind], notes=notes)
+
+
+def _undefined(f: Fault) -> Finding:
+    cure = CURES["shift" if f.type.startswith("a shift") else "conversion"]
+    return Finding(f.kind, f.type, f.kernel, f.own, cure=cure)
 
 
 def _misaligned(f: Fault) -> Finding:

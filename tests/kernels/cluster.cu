@@ -212,6 +212,21 @@ extern "C" __global__ void misuse(float* x, int which) {
   if (which == 11) ptx::mbarrier_wait(ptx::cluster_shared(&here, 1), 0);  // a thread waits at its own block's alone
 }
 
+// The bytes go to block 1, and block 0's mbarrier counts them.
+extern "C" __global__ void counts_elsewhere(float* out) {
+  __shared__ __align__(16) float slot[4];
+  __shared__ ptx::mbarrier full;
+  if (threadIdx.x == 0) ptx::mbarrier_init(&full, 1), ptx::fence_mbarrier_init();
+  ptx::cluster_sync();  // the mbarriers of both blocks are there
+  if (ptx::cluster_rank() == 0 && threadIdx.x == 0) {
+    ptx::mbarrier_arrive_expect_tx(&full, 16);
+    ptx::store_async(ptx::cluster_shared(slot, 1), make_float4(1, 2, 3, 4), ptx::cluster_shared(&full, 0));
+    ptx::mbarrier_wait(&full, 0);
+  }
+  ptx::cluster_sync();  // it has come
+  if (ptx::cluster_rank() == 1 && threadIdx.x < 4) out[threadIdx.x] = slot[threadIdx.x];
+}
+
 extern "C" __global__ void stuck(int which) {
   __shared__ ptx::mbarrier here;
   const unsigned rank = ptx::cluster_rank();

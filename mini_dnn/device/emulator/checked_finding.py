@@ -29,6 +29,7 @@ KINDS = {
     8: "out-of-bounds",
     9: "out-of-bounds",
     10: "fault",
+    11: "undefined",
     20: "async",
     21: "cluster",
 }

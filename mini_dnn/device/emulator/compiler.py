@@ -96,6 +96,7 @@ X86_CALLS = ("-mindirect-branch=thunk-extern", "-mindirect-branch-register", "-f
 X86_64_V3 = {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"}
 GCC_CHECKS = (
     "-fsanitize=thread,bounds-strict,alignment,object-size,unreachable,return",
+    "-fsanitize=float-cast-overflow,shift-exponent",
     "-Wuninitialized",  # build.py reads these warnings
     "-Wmaybe-uninitialized",
     "--param=tsan-distinguish-volatile=1",
@@ -106,6 +107,7 @@ GCC_CHECKS = (
 # that are followed by a write to the same place.
 CLANG_CHECKS = (
     "-fsanitize=thread,array-bounds,alignment,unreachable,return",
+    "-fsanitize=float-cast-overflow,shift-exponent",
     "-mllvm",
     "-tsan-instrument-read-before-write",
     "-mllvm",

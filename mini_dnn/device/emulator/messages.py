@@ -15,9 +15,9 @@ GROUPS = re.compile(r"cooperative_groups|'cg\b")
 GROUPS_HINT = (
     "\nThe emulator supports these parts of cooperative groups: this_thread_block, tiled_partition (tiles of "
     "at most 32), coalesced_threads and this_grid without sync(); of these sync, thread_rank, size, "
-    "num_threads, shfl, shfl_up, shfl_down, shfl_xor, any, all, ballot and match_any; and reduce with plus, "
-    "less, greater, bit_and, bit_or and bit_xor. Write the rest with these, or with __syncthreads() and "
-    "__shfl_sync()."
+    "num_threads, meta_group_rank, meta_group_size, shfl, shfl_up, shfl_down, shfl_xor, any, all, ballot and "
+    "match_any; and reduce with plus, less, greater, bit_and, bit_or and bit_xor. Write the rest with these, "
+    "or with __syncthreads() and __shfl_sync()."
 )
 # A message: the line with its place, and what follows until the next such line.
 MESSAGE = re.compile(r"^\S[^:\n]*:(?:\d+:\d+:)? .*\n?(?:(?!\S[^:\n]*:(?:\d+:\d+:)? ).*\n?)*", re.MULTILINE)

@@ -18,7 +18,7 @@ __device__ __forceinline__ unsigned cluster_rank() {
 // it wrote before it arrived. No block may return while others still use its shared memory, so end with a
 // cluster_sync().
 __device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
-// Does not order memory, and therefore needs no fence: for arrivals that publish nothing, and after
+// The same without ordering memory, which is faster: for arrivals that publish nothing, and for those after
 // fence_mbarrier_init().
 __device__ __forceinline__ void cluster_arrive_relaxed() {
   asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
@@ -37,7 +37,7 @@ __device__ __forceinline__ T* cluster_shared(T* p, unsigned rank) {
   asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(p), "r"(rank));
   return reinterpret_cast<T*>(there);
 }
-// The rank of the block to whose shared memory a pointer leads.
+// The address of a place in shared memory, of any block of the cluster, as PTX instructions for clusters take it.
 __device__ __forceinline__ unsigned any_shared_address(const void* p) {
   unsigned address;
   asm("{ .reg .u64 a; cvta.to.shared::cluster.u64 a, %1; cvt.u32.u64 %0, a; }" : "=r"(address) : "l"(p));
@@ -59,8 +59,8 @@ __device__ __forceinline__ void mbarrier_arrive_cluster(mbarrier* barrier, unsig
       "r"(rank)
       : "memory");
 }
-// Stores 16 bytes in another block, whose mbarrier counts them. Both pointers come from cluster_shared(). "Data
-// Movement and Conversion Instructions: st.async".
+// Stores 16 bytes in another block, whose mbarrier counts them. Both pointers come from cluster_shared() for the same
+// block, and the cluster has more than one. "Data Movement and Conversion Instructions: st.async".
 __device__ __forceinline__ void store_async(float* there, float4 value, mbarrier* barrier) {
   asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
                    any_shared_address(there)),

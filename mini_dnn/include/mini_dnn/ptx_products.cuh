@@ -51,7 +51,8 @@ __device__ __forceinline__ void mma_m16n8k8_tf32(float (&d)[4], const unsigned (
 
 // ---- Matrices of 8 x 8 halves from shared memory. "Warp-level matrix load instruction: ldmatrix". Lane 8 i + r passes
 // the address of row r of matrix i, a multiple of 16 bytes; lane 4 g + t gets row g, columns 2 t and 2 t + 1 of matrix
-// i in d[i], or with _trans column g, rows 2 t and 2 t + 1.
+// i in d[i], or with _trans column g, rows 2 t and 2 t + 1. The addresses of other lanes are not used, but on sm_75
+// they must be valid, too.
 
 __device__ __forceinline__ void ldmatrix(unsigned (&d)[1], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];"

@@ -1,6 +1,6 @@
 // networks/vit/fused: a vision transformer with five launches per block, in halves, that computes no unused results.
 //
-// Idea      All operations between products are part of a product: linear/v1_tiles applies bias, GELU and residual to
+// Idea      All operations between products are part of a product: linear/v2_ahead applies bias, GELU and residual to
 //           sums in registers, and stores the moments of each line, from which the next product computes its layer
 //           norm. Attention reads queries, keys and values packed, as the product writes them. The class token and the
 //           positions are a residual of the product that embeds the patches. In the last block, only the class tokens

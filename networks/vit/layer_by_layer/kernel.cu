@@ -1,9 +1,7 @@
 // networks/vit/layer_by_layer: one launch per step of a vision transformer, all results in GPU memory.
 //
-// Idea      A transformer consists of products, attention, and a few small
-//           steps. Products and attention are those of the ladders. This file
-//           has the small steps, one kernel each, written like their
-//           formulas.
+// Idea      A transformer consists of products, attention, and a few small steps. Products and attention are those of
+//           the ladders. This file has the small steps, one kernel each, written like their formulas.
 // Layout    images (N,C,H,W) bytes, halves or fp32; patches (N,T-1,C S S) in the order of a convolution's weights;
 //           tokens (N,T,D), the class token first; qkv (N,T,3,heads,d). All but the images fp32, C order.
 // Mapping   a thread -> an element of the output; a warp -> a token in normalise, an image in softmax.

@@ -91,7 +91,10 @@ void start_load(Copy copy, void* barrier, Site site) {
   check_copy_started(copy);
   count(copy);
   Barrier& b = find_barrier_anywhere(barrier, copy_name(copy.kind, copy.multicast), site, copy.call);
-  if (copy.kind != CopyKind::store_async) check_barrier_fenced(b, copy);
+  if (copy.kind != CopyKind::store_async)
+    check_barrier_fenced(b, copy);
+  else
+    require_same_block(b, copy.to, copy_name(copy.kind, false), site);
   if (!b.pending && b.copied_bytes() == b.expected_bytes) settle(b, true);
   b.copies.push_back(copy);
   settle(b, !b.waiters.empty());

@@ -16,6 +16,7 @@ struct Member {
   // One variable of the kernel library in this worker's memory: two of them give the distance between workers
   char* anchor;
   char* dynamic_shared;
+  OwnMemory shared;
   uint3 block;  // blockIdx
   bool begun, ended;
   Queue waiting;                    // at the cluster's barrier

@@ -36,6 +36,16 @@ Barrier& find_barrier_anywhere(void* address, const char* what, Site site, const
        site.line());
 }
 
+void require_same_block(const Barrier& b, const void* p, const char* what, Site site) {
+  const Cluster& c = the_cluster();
+  for (unsigned rank = 0; rank < c.size; rank++)
+    if (c.members[rank].shared.contains(p) && c.members[rank].worker != b.block)
+      fail(
+          "%s (%s:%u): it writes to block %u of the cluster, and the mbarrier that counts it is in block %u; both must "
+          "be in one block: pass the same rank to cluster_shared() for both",
+          what, site.file_name(), site.line(), rank, b.block->rank);
+}
+
 void settle(Barrier& b, bool wanted) {
   if (b.pending || b.copied_bytes() != b.expected_bytes || !(wanted || b.copies.empty())) return;
   for (const Copy& copy : b.copies) land(copy);

@@ -4,35 +4,21 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
 #include <system_error>
 #include <thread>
-#include <vector>
 
 #include "checks.h"
-#include "cluster.h"
 #include "counts.h"
 #include "preempt.h"
-#include "turns.h"
+#include "share.h"
 
 namespace emulator {
 
 namespace {
-
-// runtime.py has the same fields.
-struct Launch {
-  const Module* module;
-  const Kernel* kernel;
-  void* const* arguments;
-  unsigned grid[3], block[3], cluster[3];
-  unsigned shared_bytes;
-  int workers;
-  int started;  // set by emulator_start
-};
 
 struct Pool {
   std::mutex mutex;
@@ -41,79 +27,11 @@ struct Pool {
   unsigned generation = 0;                    // launches so far
   int wanted = 0, running = 0, roomless = 0;  // workers of a launch; those without room for stacks
   bool busy = false;                          // from emulator_start to the emulator_wait that sees the end
-  Launch launch;
-  std::vector<Cluster*> clusters;    // those that run at the same time
-  std::atomic<uint64_t> next_block;  // or the next cluster
-  std::atomic<bool> stopped;
-  uint64_t chunk;
+  Share share;
   Failure failure;
   std::chrono::steady_clock::time_point began;
   pid_t process = getpid();
 };
-
-uint64_t block_count(const Launch& l) { return uint64_t(l.grid[0]) * l.grid[1] * l.grid[2]; }
-unsigned cluster_size(const Launch& l) { return l.cluster[0] * l.cluster[1] * l.cluster[2]; }
-
-char* dynamic_shared(const Launch& l) {
-  return l.module->dynamic_shared && l.shared_bytes ? l.module->dynamic_shared() : nullptr;
-}
-
-// Runs blocks until there are none left, or until one fails here or elsewhere.
-void run_blocks(Pool& pool, Worker& w) {
-  const Launch& l = pool.launch;
-  char* shared = dynamic_shared(l);
-  l.module->anchor();  // from now on this thread has its own memory for the library
-  Turns turns(w, own_memory(reinterpret_cast<const void*>(l.kernel->run)));
-  const uint64_t blocks = check_block_count(block_count(l));
-  for (;;) {
-    const uint64_t first = pool.next_block.fetch_add(pool.chunk);
-    if (first >= blocks) break;
-    for (uint64_t next = first; next < std::min(first + pool.chunk, blocks); next++) {
-      while (turns.is_full() && !pool.stopped)
-        if (!turns.go_on()) return;
-      if (pool.stopped) return;
-      const uint64_t i = check_block_order(next);
-      if (shared) memset(shared, 0xff, l.shared_bytes);  // NaN shows what a block forgets to write
-      if (!turns.run(
-              {unsigned(i % l.grid[0]), unsigned(i / l.grid[0] % l.grid[1]), unsigned(i / l.grid[0] / l.grid[1])}))
-        return;
-    }
-  }
-  while (turns.waits() && !pool.stopped)
-    if (!turns.go_on()) return;
-}
-
-Pool& the_pool();
-
-bool next_cluster(uint64_t& number) {
-  Pool& pool = the_pool();
-  const Launch& l = pool.launch;
-  const uint64_t next = pool.next_block.fetch_add(1);
-  if (next >= check_block_count(block_count(l) / cluster_size(l)) || pool.stopped) return false;
-  number = check_block_order(next);
-  return true;
-}
-
-void run_all(Pool& pool, Worker& w) {
-  const Launch& l = pool.launch;
-  if (!w.cluster) return run_blocks(pool, w);
-  Clusters all{{}, {}, l.shared_bytes, next_cluster};
-  memcpy(all.grid, l.grid, sizeof l.grid);
-  memcpy(all.cluster, l.cluster, sizeof l.cluster);
-  run_clusters(w, all);
-}
-
-void join_cluster(Pool& pool, Worker& w, int index) {
-  const Launch& l = pool.launch;
-  const unsigned size = cluster_size(l);
-  w.cluster = size > 1 ? pool.clusters[index / size] : nullptr;
-  w.rank = index % size;
-  if (!w.cluster) return;
-  Member& m = member_of(w);
-  m.worker = &w;
-  m.anchor = l.module->anchor();
-  m.dynamic_shared = dynamic_shared(l);
-}
 
 // Called after a signal.
 void run_failed(Worker& w) {
@@ -123,7 +41,7 @@ void run_failed(Worker& w) {
 }
 
 void run_share(Pool& pool, Worker& w, int index) {
-  const Launch& l = pool.launch;
+  const Launch& l = pool.share.launch;
   w.run = l.kernel->run;
   w.arguments = l.arguments;
   w.total = l.block[0] * l.block[1] * l.block[2];
@@ -132,7 +50,7 @@ void run_share(Pool& pool, Worker& w, int index) {
   w.abandoned = false;
   blockDim = {l.block[0], l.block[1], l.block[2]};
   gridDim = {l.grid[0], l.grid[1], l.grid[2]};
-  join_cluster(pool, w, index);
+  join_cluster(pool.share, w, index);
   const bool has_stacks = reserve_stacks(w);
   if (!(w.cluster ? gather(w, has_stacks, l.shared_bytes) : has_stacks)) {
     std::lock_guard lock(pool.mutex);  // address space is limited; others run its blocks
@@ -144,7 +62,7 @@ void run_share(Pool& pool, Worker& w, int index) {
   count_launch_started(w, *l.module, l.shared_bytes);
   check_numbers(true);
   if (sigsetjmp(w.after_fault, 1) == 0)
-    run_all(pool, w);
+    run_all(pool.share, w);
   else
     run_failed(w);
   check_numbers(false);
@@ -156,7 +74,7 @@ void run_share(Pool& pool, Worker& w, int index) {
   release_fibers(w);
   std::lock_guard lock(pool.mutex);
   if (pool.failure.kind == FailureKind::none) pool.failure = w.failure;
-  pool.stopped = true;
+  pool.share.stopped = true;
 }
 
 // A signal that ends a launch may arrive when the launch and its handlers are already gone. A worker without a launch
@@ -215,8 +133,8 @@ void grow(Pool& pool, int workers) {
 
 void form_clusters(Pool& pool, size_t count, unsigned size) {
   if (size == 1) return;
-  while (pool.clusters.size() < count) pool.clusters.push_back(new_cluster());
-  for (Cluster* c : pool.clusters) {
+  while (pool.share.clusters.size() < count) pool.share.clusters.push_back(new_cluster());
+  for (Cluster* c : pool.share.clusters) {
     c->size = size;
     c->gathered = 0;
     c->turn = MAX_CLUSTER;  // nobody's, until all have joined
@@ -242,6 +160,8 @@ bool wait_for_end(Pool& pool, std::unique_lock<std::mutex>& lock, double seconds
 
 }  // namespace
 
+Share& the_share() { return the_pool().share; }
+
 }  // namespace emulator
 
 using namespace emulator;
@@ -262,16 +182,16 @@ void emulator_start(Launch* launch) {
   watch_kernel(reinterpret_cast<const void*>(launch->kernel->run));
   const unsigned size = cluster_size(*launch);
   const uint64_t blocks = block_count(*launch) / size;  // or clusters
-  pool.launch = *launch;
+  pool.share.launch = *launch;
   grow(pool, int(std::min<uint64_t>(launch->workers, blocks)) * size);
   const uint64_t groups = std::min<uint64_t>({uint64_t(launch->workers), blocks, pool.threads.size() / size});
   pool.wanted = pool.running = int(groups * size);
   form_clusters(pool, groups, size);
   // Small chunks balance the workers; single blocks would be slow if blocks are short.
-  pool.chunk = std::clamp<uint64_t>(blocks / (uint64_t(launch->workers) * 64), 1, 64);
-  pool.next_block = 0;
+  pool.share.chunk = std::clamp<uint64_t>(blocks / (uint64_t(launch->workers) * 64), 1, 64);
+  pool.share.next_block = 0;
   pool.began = std::chrono::steady_clock::now();
-  pool.stopped = false;
+  pool.share.stopped = false;
   pool.roomless = 0;
   pool.failure.kind = FailureKind::none;
   if (pool.wanted == 0) {
@@ -298,7 +218,7 @@ int emulator_wait(double seconds, Failure* failure) {
 // Ends the launch at the next block. A block that does not end (an endless loop) is aborted.
 void emulator_cancel() {
   Pool& pool = the_pool();
-  pool.stopped = true;
+  pool.share.stopped = true;
   std::unique_lock lock(pool.mutex);
   if (pool.done.wait_for(lock, std::chrono::seconds(1), [&] { return pool.running == 0; })) return;
   for (int i = 0; i < pool.wanted; i++) pthread_kill(pool.threads[i], SIGSEGV);

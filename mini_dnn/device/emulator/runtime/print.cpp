@@ -1,4 +1,5 @@
 // Output of kernels is stored until the launch ends.
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
@@ -25,28 +26,33 @@ void keep(const char* text, size_t bytes) {
   this_worker->in_kernel = true;
 }
 
-// %n writes to memory without being noticed; CUDA does not have it.
-bool writes(const char* format) {
+// How many arguments a format takes. %n writes to memory without being noticed; CUDA does not have it.
+int count_arguments(const char* format) {
+  int count = 0;
   while ((format = strchr(format, '%'))) {
-    format += 1 + strspn(format + 1, "-+ #0'I*.$123456789hlLqjzt");
-    if (*format == 'n') return true;
+    const char* const flags = format + 1;
+    format = flags + strspn(flags, "-+ #0'I*.$123456789hlLqjzt");
+    if (*format == 'n') fail("printf has no %%n in a kernel; count what is printed in another way");
+    count += int(std::count(flags, format, '*')) + (*format && *format != '%');
     if (*format) format++;
   }
-  return false;
+  return count;
 }
 
 }  // namespace
 
+// As in CUDA, returns the number of arguments, and -1 without a format.
 int print(const char* format, ...) {
-  if (writes(format)) fail("printf has no %%n in a kernel; count what is printed in another way");
+  if (!format) return -1;
+  const int count = count_arguments(format);
   char line[2048];  // on a fiber's stack
   va_list arguments;
   va_start(arguments, format);
   const int length = vsnprintf(line, sizeof line, format, arguments);
   va_end(arguments);
-  if (length < 0) return length;
+  if (length < 0) return -2;
   keep(line, size_t(length) < sizeof line ? size_t(length) : sizeof line - 1);
-  return length;
+  return count;
 }
 
 }  // namespace emulator

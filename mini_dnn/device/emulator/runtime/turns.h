@@ -9,13 +9,6 @@
 
 namespace emulator {
 
-// Thread-local memory of a library: for kernels, the shared memory of their blocks.
-struct OwnMemory {
-  char* start = nullptr;
-  size_t bytes = 0;
-};
-OwnMemory own_memory(const void* code);  // of the library that contains it, for the calling thread
-
 // For one operating-system thread, during one launch.
 class Turns {
  public:

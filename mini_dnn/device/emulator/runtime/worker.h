@@ -15,6 +15,14 @@ namespace emulator {
 constexpr int MAX_THREADS = 1024, WARP = 32;
 constexpr size_t STACK_BYTES = 64 << 10;  // build.py refuses kernels with larger frames
 
+// Thread-local memory of a library: for kernels, the shared memory of their blocks.
+struct OwnMemory {
+  char* start = nullptr;
+  size_t bytes = 0;
+  bool contains(const void* p) const { return p >= start && p < start + bytes; }
+};
+OwnMemory own_memory(const void* code);  // of the library that contains it, for the calling thread
+
 // What a thread of the block waits for. `name` is the function that it called.
 struct Wait {
   const char* name;

@@ -6,6 +6,7 @@
 #include "bfloat_bits.h"
 #include "half_bits.h"
 #include "math.h"
+#include "number_types.h"
 #include "types.h"
 
 namespace emulator {
@@ -71,9 +72,10 @@ inline __nv_bfloat16 __habs(__nv_bfloat16 a) { return __nv_bfloat16_raw{(unsigne
 inline __nv_bfloat16 __hmax(__nv_bfloat16 a, __nv_bfloat16 b) { return __nv_bfloat16(max(float(a), float(b))); }
 inline __nv_bfloat16 __hmin(__nv_bfloat16 a, __nv_bfloat16 b) { return __nv_bfloat16(min(float(a), float(b))); }
 
+// The functions return false if a value is NaN, also __hne; the operator != returns true.
 #define EMULATOR_BFLOAT_COMPARISON(op, name)                                                 \
   inline bool operator op(__nv_bfloat16 a, __nv_bfloat16 b) { return float(a) op float(b); } \
-  inline bool __h##name(__nv_bfloat16 a, __nv_bfloat16 b) { return a op b; }
+  inline bool __h##name(__nv_bfloat16 a, __nv_bfloat16 b) { return a op b && a == a && b == b; }
 EMULATOR_BFLOAT_COMPARISON(==, eq)
 EMULATOR_BFLOAT_COMPARISON(!=, ne)
 EMULATOR_BFLOAT_COMPARISON(<, lt)
@@ -107,4 +109,10 @@ inline float __low2float(__nv_bfloat162 b) { return float(b.x); }
 inline float __high2float(__nv_bfloat162 b) { return float(b.y); }
 
 }  // namespace bf16
+
+template <>
+constexpr bool is_half<bf16::__nv_bfloat16> = true;
+template <>
+constexpr bool is_half_pair<bf16::__nv_bfloat162> = true;
+
 }  // namespace emulator

@@ -5,6 +5,7 @@
 #pragma once
 #include "half_bits.h"
 #include "math.h"
+#include "number_types.h"
 #include "types.h"
 
 namespace emulator::fp16 {
@@ -50,6 +51,11 @@ struct alignas(4) __half2 {
 typedef __half2 half2;
 
 }  // namespace emulator::fp16
+
+template <>
+constexpr bool emulator::is_half<emulator::fp16::__half> = true;
+template <>
+constexpr bool emulator::is_half_pair<emulator::fp16::__half2> = true;
 
 #include "half_arithmetic.h"
 #include "half_functions.h"

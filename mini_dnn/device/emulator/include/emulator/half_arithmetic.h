@@ -52,16 +52,24 @@ inline __half __hmax(__half a, __half b) { return __half(max(float(a), float(b))
 inline __half __hmin(__half a, __half b) { return __half(min(float(a), float(b))); }
 inline __half2 __hmax2(__half2 a, __half2 b) { return {__hmax(a.x, b.x), __hmax(a.y, b.y)}; }
 inline __half2 __hmin2(__half2 a, __half2 b) { return {__hmin(a.x, b.x), __hmin(a.y, b.y)}; }
-inline __half __hfma_relu(__half a, __half b, __half c) { return __hmax(__hfma(a, b, c), __half(0)); }
+// A negative result becomes 0, and a NaN becomes 0x7fff (PTX ISA, fma.relu).
+inline __half __hfma_relu(__half a, __half b, __half c) {
+  const __half sum = __hfma(a, b, c);
+  if ((sum.bits & 0x7fff) > 0x7c00) return __half_raw{0x7fff};
+  return sum.bits >> 15 ? __half(0.0f) : sum;
+}
 inline __half2 __hfma2_relu(__half2 a, __half2 b, __half2 c) {
-  return __hmax2(__hfma2(a, b, c), __half2(__half(0), __half(0)));
+  return {__hfma_relu(a.x, b.x, c.x), __hfma_relu(a.y, b.y, c.y)};
 }
 
-#define EMULATOR_HALF_COMPARISON(op, name)                                             \
-  inline bool operator op(__half a, __half b) { return float(a) op float(b); }         \
-  inline bool __h##name(__half a, __half b) { return a op b; }                         \
-  inline bool __hb##name##2(__half2 a, __half2 b) { return a.x op b.x && a.y op b.y; } \
-  inline __half2 __h##name##2(__half2 a, __half2 b) { return {__half(a.x op b.x ? 1 : 0), __half(a.y op b.y ? 1 : 0)}; }
+// The functions return false if a value is NaN, also __hne; the operator != returns true.
+#define EMULATOR_HALF_COMPARISON(op, name)                                                               \
+  inline bool operator op(__half a, __half b) { return float(a) op float(b); }                           \
+  inline bool __h##name(__half a, __half b) { return a op b && a == a && b == b; }                       \
+  inline bool __hb##name##2(__half2 a, __half2 b) { return __h##name(a.x, b.x) && __h##name(a.y, b.y); } \
+  inline __half2 __h##name##2(__half2 a, __half2 b) {                                                    \
+    return {__half(__h##name(a.x, b.x) ? 1 : 0), __half(__h##name(a.y, b.y) ? 1 : 0)};                   \
+  }
 EMULATOR_HALF_COMPARISON(==, eq)
 EMULATOR_HALF_COMPARISON(!=, ne)
 EMULATOR_HALF_COMPARISON(<, lt)

@@ -1,4 +1,5 @@
-// Conversions between IEEE binary16 and float, with the processor's own instructions (F16C) if it has them.
+// Conversions between IEEE binary16 and float, with the processor's own instructions (F16C) if it has them. Every NaN
+// becomes the half 0x7fff, as on a GPU.
 #pragma once
 #include <stdint.h>
 #include <string.h>
@@ -11,17 +12,16 @@ typedef short short_x8 __attribute__((vector_size(16)));
 #ifdef __F16C__
 
 inline float half_to_float(uint16_t h) { return __builtin_ia32_vcvtph2ps(short_x8{short(h)})[0]; }
-inline uint16_t float_to_half(float f) { return __builtin_ia32_vcvtps2ph(float_x4{f}, 0)[0]; }  // 0: to nearest even
 
 // Two at once, for half2.
-inline float_x4 half2_to_float(uint32_t h) {
-  typedef int int_x4 __attribute__((vector_size(16)));
-  return __builtin_ia32_vcvtph2ps(short_x8(int_x4{int(h)}));
-}
+typedef int int_x4 __attribute__((vector_size(16)));
+inline float_x4 half2_to_float(uint32_t h) { return __builtin_ia32_vcvtph2ps(short_x8(int_x4{int(h)})); }
 inline uint32_t float_to_half2(float_x4 f) {
-  typedef int int_x4 __attribute__((vector_size(16)));
-  return int_x4(__builtin_ia32_vcvtps2ph(f, 0))[0];
+  const int_x4 bits = f == f ? int_x4(f) : int_x4{} + 0x7fffe000;  // the NaN that is rounded to 0x7fff
+  return int_x4(__builtin_ia32_vcvtps2ph(float_x4(bits), 0))[0];   // 0: to nearest even
 }
+// Like this, g++ makes no branch, which can be slow in the middle of a kernel.
+inline uint16_t float_to_half(float f) { return float_to_half2(float_x4{f}); }
 
 // n floats from n halves, a multiple of 4.
 template <int n>
@@ -68,7 +68,7 @@ inline uint16_t float_to_half(float f) {
   __builtin_memcpy(&bits, &f, 4);
   const uint16_t sign = bits >> 16 & 0x8000;
   bits &= 0x7fffffff;
-  if (bits > 0x7f800000) return sign | 0x7e00 | uint16_t(bits >> 13 & 0x3ff);
+  if (bits > 0x7f800000) return 0x7fff;
   if (bits >= 0x477ff000) return sign | 0x7c00;  // 65520 and more round to infinity
   if (bits < 0x38800000) {                       // below 2^-14: adding 0.5 rounds to units of 2^-24
     float small;

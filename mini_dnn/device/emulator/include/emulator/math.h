@@ -7,7 +7,56 @@
 #undef _GLIBCXX_USE_STD_SPEC_FUNCS
 #define _GLIBCXX_USE_STD_SPEC_FUNCS 0
 #endif
+namespace emulator {
+
+template <class To, class From>
+inline constexpr To bits_as(From x) {
+  static_assert(sizeof(To) == sizeof(From));
+  return __builtin_bit_cast(To, x);
+}
+
+// Whether the compiler knows a number, and knows that it is neither NaN nor this zero.
+template <class Bits, class T>
+inline constexpr bool is_known(T x, T zero) {
+  const bool is_other = x == x && bits_as<Bits>(x) != bits_as<Bits>(zero);
+  return __builtin_constant_p(is_other) && is_other;
+}
+// As in CUDA, a number wins against a NaN, and +0 is larger than -0 (IEEE 754-2019, maximumNumber). The bits of equal
+// numbers differ only for zeros. One comparison is enough if the compiler knows one of them, as in ReLU.
+template <class T, class Bits>
+inline constexpr T larger(T a, T b) {
+  if (is_known<Bits>(b, T(-0.0))) return a > b ? a : b;
+  if (is_known<Bits>(a, T(-0.0))) return b > a ? b : a;
+  if (__builtin_expect(a == b, 0)) return bits_as<T>(bits_as<Bits>(a) & bits_as<Bits>(b));
+  return __builtin_expect(b != b, 0) ? a : a > b ? a : b;
+}
+template <class T, class Bits>
+inline constexpr T smaller(T a, T b) {
+  if (is_known<Bits>(b, T(0))) return a < b ? a : b;
+  if (is_known<Bits>(a, T(0))) return b < a ? b : a;
+  if (__builtin_expect(a == b, 0)) return bits_as<T>(bits_as<Bits>(a) | bits_as<Bits>(b));
+  return __builtin_expect(b != b, 0) ? a : a < b ? a : b;
+}
+
+}  // namespace emulator
+
+// The C library's functions leave the sign of zero open, and g++ does not inline them. Counted mode knows their names.
+#ifdef EMULATOR_COUNTED
 #include <math.h>
+#else
+#define __builtin_fmaxf(a, b) emulator::larger<float, int>(a, b)  // std::fmax(float, float)
+#define __builtin_fminf(a, b) emulator::smaller<float, int>(a, b)
+#include <math.h>
+#undef __builtin_fmaxf
+#undef __builtin_fminf
+#define EMULATOR_MINMAX(name, T, value) \
+  extern "C" inline __attribute__((gnu_inline, always_inline)) T name(T a, T b) noexcept { return value(a, b); }
+EMULATOR_MINMAX(fminf, float, (emulator::smaller<float, int>))
+EMULATOR_MINMAX(fmaxf, float, (emulator::larger<float, int>))
+EMULATOR_MINMAX(fmin, double, (emulator::smaller<double, long long>))
+EMULATOR_MINMAX(fmax, double, (emulator::larger<double, long long>))
+#undef EMULATOR_MINMAX
+#endif
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,14 +72,13 @@ EMULATOR_MINMAX(unsigned long)
 EMULATOR_MINMAX(long long)
 EMULATOR_MINMAX(unsigned long long)
 #undef EMULATOR_MINMAX
-// As in CUDA, a number wins against a NaN. (The C library's fmin does that, too, but is a function call.)
-#define EMULATOR_MINMAX(A, B, T)                                                   \
-  inline constexpr T min(A a, B b) { return T(b) < T(a) || a != a ? T(b) : T(a); } \
-  inline constexpr T max(A a, B b) { return T(a) < T(b) || a != a ? T(b) : T(a); }
-EMULATOR_MINMAX(float, float, float)
-EMULATOR_MINMAX(double, double, double)
-EMULATOR_MINMAX(float, double, double)
-EMULATOR_MINMAX(double, float, double)
+#define EMULATOR_MINMAX(A, B, T, Bits)                                          \
+  inline constexpr T min(A a, B b) { return emulator::smaller<T, Bits>(a, b); } \
+  inline constexpr T max(A a, B b) { return emulator::larger<T, Bits>(a, b); }
+EMULATOR_MINMAX(float, float, float, int)
+EMULATOR_MINMAX(double, double, double, long long)
+EMULATOR_MINMAX(float, double, double, long long)
+EMULATOR_MINMAX(double, float, double, long long)
 #undef EMULATOR_MINMAX
 inline constexpr unsigned min(int a, unsigned b) { return min(unsigned(a), b); }
 inline constexpr unsigned max(int a, unsigned b) { return max(unsigned(a), b); }
@@ -48,7 +96,10 @@ inline float sinpif(float x) { return float(sin(M_PI * x)); }
 inline float cospif(float x) { return float(cos(M_PI * x)); }
 inline float normcdff(float x) { return 0.5f * erfcf(-x * float(M_SQRT1_2)); }
 inline float fdividef(float a, float b) { return a / b; }
-inline float __fdividef(float a, float b) { return a / b; }
+// Multiplies by a reciprocal, which is 0 above 2^126, where it would be subnormal
+inline float __fdividef(float a, float b) {
+  return __builtin_fabsf(b) > 0x1p126f ? a * __builtin_copysignf(0.f, b) : a / b;
+}
 inline float __expf(float x) { return expf(x); }
 inline float __exp10f(float x) { return exp10f(x); }
 inline float __logf(float x) { return logf(x); }
@@ -68,13 +119,6 @@ template <class T>
 inline T rounded(T x) {
   asm("" : "+m"(x));
   return x;
-}
-template <class To, class From>
-inline To bits_as(From x) {
-  static_assert(sizeof(To) == sizeof(From));
-  To y;
-  __builtin_memcpy(&y, &x, sizeof y);
-  return y;
 }
 }  // namespace emulator
 
@@ -102,21 +146,22 @@ inline long long __double_as_longlong(double x) { return emulator::bits_as<long 
 inline double __longlong_as_double(long long x) { return emulator::bits_as<double>(x); }
 
 namespace emulator {
-// A conversion to an integer as in CUDA: out-of-range values give the nearest end, NaN gives 0.
+// A conversion to an integer as in CUDA: out-of-range values give the nearest end. NaN gives 0 if both types have 32
+// bits, and otherwise an integer of which only the highest bit is set (PTX ISA, cvt).
 template <class To, class From>
 inline To saturated(From x) {
   constexpr bool is_signed = To(-1) < To(0);
   constexpr To high = is_signed ? To((1ull << (8 * sizeof(To) - 1)) - 1) : To(-1), low = is_signed ? To(-high - 1) : 0;
-  if (!(x == x)) return 0;
+  if (!(x == x)) return sizeof(From) == 4 && sizeof(To) == 4 ? To(0) : To(1ull << (8 * sizeof(To) - 1));
   return x >= From(high) ? high : x <= From(low) ? low : To(x);
 }
 }  // namespace emulator
 
-#define EMULATOR_TO_INTEGER(name, From, To)                                           \
-  inline To name##_rn(From x) { return emulator::saturated<To>(__builtin_rint(x)); }  \
-  inline To name##_rz(From x) { return emulator::saturated<To>(__builtin_trunc(x)); } \
-  inline To name##_ru(From x) { return emulator::saturated<To>(__builtin_ceil(x)); }  \
-  inline To name##_rd(From x) { return emulator::saturated<To>(__builtin_floor(x)); }
+#define EMULATOR_TO_INTEGER(name, From, To)                                                 \
+  inline To name##_rn(From x) { return emulator::saturated<To, From>(__builtin_rint(x)); }  \
+  inline To name##_rz(From x) { return emulator::saturated<To, From>(__builtin_trunc(x)); } \
+  inline To name##_ru(From x) { return emulator::saturated<To, From>(__builtin_ceil(x)); }  \
+  inline To name##_rd(From x) { return emulator::saturated<To, From>(__builtin_floor(x)); }
 EMULATOR_TO_INTEGER(__float2int, float, int)
 EMULATOR_TO_INTEGER(__float2uint, float, unsigned)
 EMULATOR_TO_INTEGER(__float2ll, float, long long)
@@ -164,5 +209,9 @@ inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
 }
 inline int __dp4a(int a, int b, int c) {
   for (int i = 0; i < 4; i++) c += int((signed char)(a >> (8 * i))) * int((signed char)(b >> (8 * i)));
+  return c;
+}
+inline unsigned __dp4a(unsigned a, unsigned b, unsigned c) {
+  for (int i = 0; i < 4; i++) c += (a >> (8 * i) & 0xff) * (b >> (8 * i) & 0xff);
   return c;
 }

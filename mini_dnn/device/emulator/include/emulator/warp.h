@@ -1,5 +1,6 @@
 // Warp functions: each lane passes a record, and the last one to arrive computes all results.
 #pragma once
+#include "number_types.h"
 #include "runtime_interface.h"
 
 constexpr unsigned EMULATOR_FULL_WARP = 0xffffffffu;
@@ -30,10 +31,27 @@ void shuffle_all(void* const* arguments, unsigned arrived) {
 }
 
 template <class T>
-inline T shuffle(unsigned mask, T value, unsigned source, const char* name, Site site) {
+inline T exchange(unsigned mask, T value, unsigned source, const char* name, Site site) {
   Shuffle<T> record{value, value, source};
   warp_barrier(mask, &record, shuffle_all<T>, name, site);
   return record.result;
+}
+
+// Members of groups take what can be copied as bytes, which CUDA's pairs of halves cannot.
+template <class T>
+inline T shuffle(unsigned mask, T value, unsigned source, const char* name, Site site) {
+  static_assert(sizeof(T) <= 32 && !is_half_pair<T>,
+                "shuffles of cooperative groups take values of at most 32 bytes that are no pair of halves or "
+                "bfloats: shuffle the parts of this value, or use __shfl_sync() for a pair");
+  return exchange(mask, value, source, name, site);
+}
+// Other functions take numbers.
+template <class T>
+inline T shuffle_number(unsigned mask, T value, unsigned source, const char* name, Site site) {
+  static_assert(is_number<T> || is_half<T> || is_half_pair<T>,
+                "CUDA's __shfl functions take numbers only: shuffle each member of this value, or use shfl() of "
+                "cooperative groups");
+  return exchange(mask, value, source, name, site);
 }
 
 struct Ballot {
@@ -57,9 +75,18 @@ inline unsigned ballot(unsigned mask, bool predicate, const char* name, Site sit
 
 template <class T>
 struct Match {
+  static_assert(is_number<T>,
+                "CUDA's match functions take numbers only: pass the bits of a half, or each member of another value");
   T value;
   unsigned result;
 };
+// Matches compare bits (PTX ISA, match.sync): a NaN matches itself, and -0.0f does not match 0.0f.
+template <class T>
+inline unsigned long long bits_of(const T& value) {
+  unsigned long long bits = 0;
+  __builtin_memcpy(&bits, &value, sizeof value);
+  return bits;
+}
 template <class T>
 void match_all(void* const* arguments, unsigned arrived) {
   for (unsigned lanes = arrived; lanes; lanes &= lanes - 1) {
@@ -67,7 +94,7 @@ void match_all(void* const* arguments, unsigned arrived) {
     mine->result = 0;
     for (unsigned others = arrived; others; others &= others - 1) {
       const int i = __builtin_ctz(others);
-      mine->result |= unsigned(static_cast<Match<T>*>(arguments[i])->value == mine->value) << i;
+      mine->result |= unsigned(bits_of(static_cast<Match<T>*>(arguments[i])->value) == bits_of(mine->value)) << i;
     }
   }
 }
@@ -95,27 +122,28 @@ template <class T>
 inline T __shfl_sync(unsigned mask, T value, int source, int width = 32,
                      emulator::Site site = emulator::Site::current()) {
   const unsigned group = emulator::lane() & ~(width - 1);
-  return emulator::shuffle(mask, value, group | (source & (width - 1)), "__shfl_sync", site);
+  return emulator::shuffle_number(mask, value, group | (source & (width - 1)), "__shfl_sync", site);
 }
 template <class T>
 inline T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32,
                         emulator::Site site = emulator::Site::current()) {
   const unsigned lane = emulator::lane();
-  return emulator::shuffle(mask, value, (lane & (width - 1)) < delta ? lane : lane - delta, "__shfl_up_sync", site);
+  return emulator::shuffle_number(mask, value, (lane & (width - 1)) < delta ? lane : lane - delta, "__shfl_up_sync",
+                                  site);
 }
 template <class T>
 inline T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32,
                           emulator::Site site = emulator::Site::current()) {
   const unsigned lane = emulator::lane();
   const bool outside = delta >= unsigned(width) - (lane & (width - 1));
-  return emulator::shuffle(mask, value, outside ? lane : lane + delta, "__shfl_down_sync", site);
+  return emulator::shuffle_number(mask, value, outside ? lane : lane + delta, "__shfl_down_sync", site);
 }
 // Lanes may read from an earlier group, but not from a later one: PTX ISA, shfl.sync.bfly.
 template <class T>
 inline T __shfl_xor_sync(unsigned mask, T value, int bits, int width = 32,
                          emulator::Site site = emulator::Site::current()) {
   const unsigned lane = emulator::lane(), source = (lane ^ bits) % 32;
-  return emulator::shuffle(mask, value, source > (lane | (width - 1)) ? lane : source, "__shfl_xor_sync", site);
+  return emulator::shuffle_number(mask, value, source > (lane | (width - 1)) ? lane : source, "__shfl_xor_sync", site);
 }
 
 inline unsigned __ballot_sync(unsigned mask, int predicate, emulator::Site site = emulator::Site::current()) {
@@ -146,16 +174,19 @@ inline unsigned __match_all_sync(unsigned mask, T value, int* same, emulator::Si
   return *same ? mask : 0;
 }
 
-#define EMULATOR_REDUCE(name, fold)                                                                   \
-  template <class T>                                                                                  \
-  inline T name(unsigned mask, T value, emulator::Site site = emulator::Site::current()) {            \
-    emulator::warp_barrier(mask, &value, emulator::reduce_all<T, emulator::Fold::fold>, #name, site); \
-    return value;                                                                                     \
+// CUDA has these for int and unsigned; smaller integers become int. Those of bits return unsigned.
+#define EMULATOR_REDUCE(name, fold, Number)                                                                \
+  inline Number name(unsigned mask, Number value, emulator::Site site = emulator::Site::current()) {       \
+    emulator::warp_barrier(mask, &value, emulator::reduce_all<Number, emulator::Fold::fold>, #name, site); \
+    return value;                                                                                          \
   }
-EMULATOR_REDUCE(__reduce_add_sync, add)
-EMULATOR_REDUCE(__reduce_min_sync, min)
-EMULATOR_REDUCE(__reduce_max_sync, max)
-EMULATOR_REDUCE(__reduce_and_sync, bit_and)
-EMULATOR_REDUCE(__reduce_or_sync, bit_or)
-EMULATOR_REDUCE(__reduce_xor_sync, bit_xor)
+EMULATOR_REDUCE(__reduce_add_sync, add, int)
+EMULATOR_REDUCE(__reduce_add_sync, add, unsigned)
+EMULATOR_REDUCE(__reduce_min_sync, min, int)
+EMULATOR_REDUCE(__reduce_min_sync, min, unsigned)
+EMULATOR_REDUCE(__reduce_max_sync, max, int)
+EMULATOR_REDUCE(__reduce_max_sync, max, unsigned)
+EMULATOR_REDUCE(__reduce_and_sync, bit_and, unsigned)
+EMULATOR_REDUCE(__reduce_or_sync, bit_or, unsigned)
+EMULATOR_REDUCE(__reduce_xor_sync, bit_xor, unsigned)
 #undef EMULATOR_REDUCE

@@ -40,6 +40,10 @@ struct fragment {
   static_assert((m == 16 && n == 16 && k == 16) || (m == 8 && n == 32 && k == 16) || (m == 32 && n == 8 && k == 16) ||
                     (m == 16 && n == 16 && k == 8 && !std::is_same_v<T, __half>),
                 "wmma shapes: m16n16k16, m8n32k16 and m32n8k16 for half, m16n16k8 for tf32");
+  static_assert(std::is_same_v<T, __half> ||
+                    std::is_same_v<T, std::conditional_t<std::is_same_v<Use, accumulator>, float, precision::tf32>>,
+                "the emulator's wmma has operands of half and precision::tf32, and sums of half and float; for "
+                "bfloat16, use ptx::mma_m16n8k16_bf16() of <mini_dnn/ptx.cuh>");
   static constexpr int rows = std::is_same_v<Use, matrix_b> ? k : m;
   static constexpr int columns = std::is_same_v<Use, matrix_a> ? k : n;
   static constexpr bool by_column = std::is_same_v<Layout, col_major>;

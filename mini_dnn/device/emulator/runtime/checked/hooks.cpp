@@ -22,6 +22,10 @@ struct OutOfBounds {
   Location location;
   const Type *array, *index;
 };
+struct OutOfRange {
+  Location location;
+  const Type *left, *right;
+};
 struct TypeMismatch {
   Location location;
   const Type* type;
@@ -192,6 +196,14 @@ void __tsan_atomic_signal_fence(int) {}
 }
 void __ubsan_handle_out_of_bounds(OutOfBounds* data, uintptr_t index) {
   report(FindingKind::subscript, int64_t(index), data->array->name, PC);
+}
+void __ubsan_handle_shift_out_of_bounds(OutOfRange* data, uintptr_t, uintptr_t bits) {
+  char text[sizeof the_check.finding.type];
+  snprintf(text, sizeof text, "a shift of %s by %lld bits", data->left->name, (long long)bits);
+  report(FindingKind::undefined, 0, text, PC);
+}
+void __ubsan_handle_float_cast_overflow(void*, uintptr_t) {
+  report(FindingKind::undefined, 0, "a number is converted to an integer type that cannot hold it", PC);
 }
 void __ubsan_handle_type_mismatch_v1(TypeMismatch* data, uintptr_t pointer) {
   if (!data->log_alignment) {  // beyond the end of a variable: a thread's own here, all others elsewhere

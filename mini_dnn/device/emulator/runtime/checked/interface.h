@@ -20,6 +20,7 @@ enum class FindingKind : int {
   stack,        // on a thread's stack, but not a variable; `detail` says where
   freed,        // out of bounds of heap memory; `detail` says why
   unreachable,  // what no thread may access; `type` says it in words
+  undefined,    // a number that is out of range, in words
   async = 20,
   cluster = 21
 };

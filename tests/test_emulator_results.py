@@ -1,0 +1,70 @@
+"""Results for NaN, zeros and numbers out of range, as PTX defines them. A GPU runs the same kernels."""
+
+import numpy as np
+import pytest
+from emulator_kernels import Kernels
+
+from mini_dnn.device import Device
+from mini_dnn.device.base import Scalar
+
+NAN, INFINITY = np.float32(np.nan), np.float32(np.inf)
+MINUS_ZERO, PLUS_ZERO = 0x80000000, 0
+LOWEST = 1 << 63  # the bits of the lowest integer
+
+
+@pytest.fixture
+def kernels(device: Device) -> Kernels:
+    return Kernels(device, "results.cu")  # type: ignore[arg-type]
+
+
+def results(
+    kernels: Kernels, kernel: str, count: int, *args: Scalar, kind: type = np.uint32
+) -> list[int | float]:
+    out = np.zeros(count, kind)
+    kernels(kernel, (1,), (1,), out, *args)
+    return list(out.tolist())
+
+
+def test_comparisons_of_nan_are_false_except_the_operator(kernels: Kernels) -> None:
+    assert results(kernels, "comparisons", 6, NAN) == [0, 1, 0, 0, 0, 1]
+
+
+def test_halves_have_one_nan(kernels: Kernels) -> None:
+    one, two = 0x3C00, 0x4000
+    arithmetic = [0x7FFF] * 6 + [0x7FFF, one, 0x7FFF]
+    relu = [0x7FFF, 0, two, 0x7FFF, 0]
+    assert results(kernels, "halves", 14, NAN, INFINITY) == arithmetic + relu
+
+
+def test_conversions_of_nan(kernels: Kernels) -> None:
+    found = results(kernels, "conversions", 6, NAN, np.float64(np.nan), kind=np.uint64)
+    lowest_int = (1 << 64) - (1 << 31)
+    assert found == [0, 0, LOWEST, LOWEST, lowest_int, LOWEST]
+
+
+def test_plus_zero_is_larger_than_minus_zero(kernels: Kernels) -> None:
+    largest = [PLUS_ZERO] * 5 + [MINUS_ZERO] + [PLUS_ZERO] * 5
+    smallest = [MINUS_ZERO] * 6
+    assert results(kernels, "zeros", 19, np.float32(0), np.float32(-0.0), NAN) == [
+        *(largest + smallest),
+        *(0, 0x8000),
+    ]
+
+
+def test_fast_quotients_by_large_divisors(kernels: Kernels) -> None:
+    found = results(kernels, "quotients", 4, np.float32(2.0**127), kind=np.float32)
+    assert found == [2.0**-125, 0, 0, 2]
+
+
+def test_bytes_of_words_and_what_printf_returns(kernels: Kernels, capsys: pytest.CaptureFixture[str]) -> None:
+    found = results(kernels, "words", 4, np.uint32(0xFF))
+    assert found == [255 + 5, 4, 2, 0]
+
+
+@pytest.mark.parametrize(
+    ("values", "same"), [((NAN, NAN), True), ((np.float32(0), np.float32(-0.0)), False), ((1, 1), True)]
+)
+def test_matches_compare_bits(kernels: Kernels, values: tuple[float, float], same: bool) -> None:
+    out = np.zeros(32, np.uint32)
+    kernels("matches", (1,), (32,), out, *(np.float32(value) for value in values))
+    assert out.tolist() == [0xFFFFFFFF if same else 0x55555555 << lane % 2 for lane in range(32)]
