@@ -39,6 +39,7 @@ from attention_gpu import BACKENDS, Bench
 from attention_tables import LIBRARY, MODES, Row, outcome, table, wrong_words
 from products import build_ahead
 
+from mini_dnn.cli import status_of
 from mini_dnn.cli.common import DIFFERS
 from mini_dnn.measuring.machine import commit, versions
 from mini_dnn.ops.attention import AttentionShape
@@ -203,4 +204,4 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(status_of(main))

@@ -25,8 +25,9 @@ from pathlib import Path
 import numpy as np
 import products_checks
 from products import MODES, Candidate, Mode, Row, build_plans, late, timed
-from products_checks import Verdict, status_of
+from products_checks import Verdict, status_of_rows
 
+from mini_dnn.cli import status_of
 from mini_dnn.device import Device, open_device
 from mini_dnn.device.base import Buffer
 from mini_dnn.measuring.machine import commit, versions
@@ -237,7 +238,7 @@ def main(words: Sequence[str] | None = None) -> int:
         if given.out:
             about = {"note": NOTE, "device": device.description, "commit": commit(), "versions": versions()}
             given.out.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")
-    return status_of(rows, "chain")
+    return status_of_rows(rows, "chain")
 
 
 def plan_of(name: str, device: Device) -> Planning:
@@ -246,4 +247,4 @@ def plan_of(name: str, device: Device) -> Planning:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(status_of(main))

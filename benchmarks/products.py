@@ -38,8 +38,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from products_checks import OPERATION, Check, audit, compare, random_problems, status_of
+from products_checks import OPERATION, Check, audit, compare, random_problems, status_of_rows
 
+from mini_dnn.cli import status_of
 from mini_dnn.device import Device, open_device
 from mini_dnn.device.base import Graph
 from mini_dnn.device.nvcc import build_cubin, nvcc_arch
@@ -276,8 +277,8 @@ def main(words: Sequence[str] | None = None) -> int:
         if given.out:
             about = {"note": NOTE, "device": device.description, "commit": commit(), "versions": versions()}
             given.out.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")
-    return status_of(rows, "problem")
+    return status_of_rows(rows, "problem")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(status_of(main))

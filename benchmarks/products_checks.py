@@ -48,7 +48,7 @@ def audit(rng: np.random.Generator, planned: Planned, arrays: Arrays, outputs: A
     return Verdict(not wrong, wrong or "audited")
 
 
-def status_of(rows: Sequence[Mapping[str, Any]], what: str) -> int:
+def status_of_rows(rows: Sequence[Mapping[str, Any]], what: str) -> int:
     """Name the rows whose results are wrong, and return the exit status. ``what`` is the field to name."""
     wrong = {(row["variant"], row[what]): row["wrong"] for row in rows if "wrong" in row}
     for (variant, where), found in wrong.items():

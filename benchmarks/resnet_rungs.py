@@ -26,6 +26,7 @@ from products import build_plans
 from whole_networks import Budget, about, opened, place_of, program, replayed, sizes, turns, write
 
 from mini_dnn import ops
+from mini_dnn.cli import status_of
 from mini_dnn.device import Device, open_device
 from mini_dnn.ops import Arrays
 from mini_dnn.ops.compare import compare
@@ -184,4 +185,4 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(status_of(main))

@@ -45,6 +45,7 @@ from whole_networks import (
 )
 
 from mini_dnn import ops
+from mini_dnn.cli import status_of
 from mini_dnn.device import Device, open_device
 from mini_dnn.ops import Arrays
 from mini_dnn.ops.vit import VitShape, score_bound
@@ -165,4 +166,4 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(status_of(main))

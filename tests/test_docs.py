@@ -103,6 +103,13 @@ def test_commands_are_found() -> None:
     assert "list" in found
 
 
+def test_every_verb_says_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
+    """Between the usage and the arguments."""
+    for verb in verbs(capsys):
+        _, about, *_ = help_text(capsys, verb).split("\n\n")
+        assert about.endswith("."), verb
+
+
 def test_readme_lists_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
     section = (ROOT / "README.md").read_text().split("## The command line")[1].split("\n## ")[0]
     assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == verbs(capsys)

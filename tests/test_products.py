@@ -1,6 +1,10 @@
 """The picture of products of random sizes, and the plans of chains of products."""
 
 import json
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -18,6 +22,7 @@ from mini_dnn.device.base import Graph
 from mini_dnn.device.emulator.emulator import EmulatorDevice
 from mini_dnn.ops import Arrays
 from mini_dnn.ops.gemm import GemmShape
+from mini_dnn.paths import ROOT
 from mini_dnn.running.execute import Execution
 from mini_dnn.variant import find
 
@@ -48,6 +53,20 @@ def test_ratios_are_of_medians(tmp_path: Path) -> None:
         == 0
     )
     assert (tmp_path / "p.svg").read_bytes().startswith(b"<?xml")
+
+
+@pytest.mark.parametrize("name", ["products", "chains"])
+def test_without_a_gpu_a_benchmark_says_so(name: str) -> None:
+    sizes = {"products": ["--shapes", "8,8,8,fp16,fp16"], "chains": ["--chains", "8x8"]}
+    done = subprocess.run(
+        [sys.executable, ROOT / "benchmarks" / f"{name}.py", "--impl", "gemm/v8", *sizes[name]],
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(r"error: .+\n", done.stderr)
 
 
 def test_late_plans_wait_for_what_is_ahead() -> None:

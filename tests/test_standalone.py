@@ -240,6 +240,11 @@ def test_gaps() -> None:
 class TestCalls:
     """Variants that leave a problem to another variant: the folder contains the other's kernel."""
 
+    @pytest.mark.parametrize("name", ["gemm/v14_mixed", "attention/v11_odd_token"])
+    def test_a_problem_of_its_own_is_shown(self, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["show", name, "--expand"]) == 0
+        assert capsys.readouterr().out.startswith(f"// {name} for ")
+
     @pytest.mark.parametrize(
         ("name", "text", "solver"),
         [

@@ -187,6 +187,35 @@ def test_registers_that_no_fence_follows(checked: Kernels, which: int, words: st
     assert (memory[:128] == 1).all()
 
 
+@pytest.mark.parametrize(
+    ("which", "words", "mark"),
+    [
+        (0, "adds to sums that the thread has changed since its last wgmma_fence()", "// for the first time"),
+        (
+            1,
+            "reads registers of a that the thread has changed since its last wgmma_fence()",
+            "// for the first",
+        ),
+        (
+            2,
+            "overwrites a result of an earlier product, and the thread has not called wgmma_fence()",
+            "// once",
+        ),
+    ],
+)
+def test_registers_of_one_product_that_no_fence_follows(
+    checked: Kernels, which: int, words: str, mark: str
+) -> None:
+    memory = np.zeros(192, np.float32)
+    with pytest.raises(KernelError) as caught:
+        checked("unfenced_once", (1,), (128,), memory, INT(which), shared=768)
+    found = caught.value.finding
+    assert found.what.startswith(f"wgmma_m64k16 {words}")
+    assert found.place is not None
+    assert found.place.line == line_of(SOURCE, mark)
+    checked("unfenced_once", (1,), (128,), memory, INT(3), shared=768)
+
+
 def test_b_is_written_before_the_wait(checked: Kernels) -> None:
     a, d = np.zeros((4, 128), np.uint32), np.zeros((12, 128), np.float32)
     with pytest.raises(KernelError, match=r"write of b.* while a wgmma_m64k16 that will read it") as caught:

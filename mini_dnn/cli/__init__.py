@@ -37,7 +37,7 @@ VERBS = {  # the verbs and their modules
 }
 DEFAULT_VERB = "infer"
 
-__all__ = ["main"]
+__all__ = ["main", "status_of"]
 
 
 def main(argv: Sequence[str] | None = None, on_loaded: Callable[[], object] = lambda: None) -> int:
@@ -58,17 +58,17 @@ def main(argv: Sequence[str] | None = None, on_loaded: Callable[[], object] = la
     args = _parser(named).parse_args(words)
     on_loaded()
     if not getattr(args, "watch", False):
-        return _status_of(lambda: args.run(args))
+        return status_of(lambda: args.run(args))
     from mini_dnn.cli.watch import watch
 
     name = getattr(args, "name", None) or args.impl
     if not name:
         return _failed("--watch needs a variant's name", WRONG_USE)
-    return _status_of(lambda: watch(name, lambda: _status_of(lambda: args.run(args))))
+    return status_of(lambda: watch(name, lambda: status_of(lambda: args.run(args))))
 
 
-def _status_of(work: Callable[[], int]) -> int:
-    """Run a verb and return its exit status. If it fails, print a message to standard error."""
+def status_of(work: Callable[[], int]) -> int:
+    """Run a verb or a benchmark and return its exit status. If it fails, print a message."""
     try:
         status = int(work())
         sys.stdout.flush()

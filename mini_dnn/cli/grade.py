@@ -177,9 +177,8 @@ def _print_notes(grades: Sequence[Grade]) -> None:
     untimed = sum(any(check.message == NOT_TIMED for check in grade.checks) for grade in grades)
     if untimed:
         print(
-            f"NOTE: {untimed} of them have no points for performance, because the emulator cannot "
-            f"measure GPU time; "
-            "grade again with --device cuda on a machine with a GPU"
+            f"NOTE: no points for performance in {untimed} of {len(grades)} grades, because the emulator "
+            "cannot measure GPU time; grade again with --device cuda on a machine with a GPU"
         )
 
 

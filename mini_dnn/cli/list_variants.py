@@ -24,7 +24,12 @@ _LINES = TextWrapper(
 
 def add_parser(verbs: argparse._SubParsersAction) -> None:
     """Add the verb to the command line."""
-    parser = verbs.add_parser("list", help="list the operations and the variants that --impl accepts")
+    parser = verbs.add_parser(
+        "list",
+        help="list the operations and the variants that --impl accepts",
+        description="List the variants of each operation, from the first to the last of its ladder: the type "
+        "that they compute in, where they run, the parent that they improve on, and the idea.",
+    )
     parser.add_argument(
         "op", nargs="?", metavar="OPERATION", help="list the variants of this operation only (default all)"
     )

@@ -23,7 +23,12 @@ OUT_OF_DATE = 1  # exit status
 
 def add_parser(verbs: argparse._SubParsersAction) -> None:
     """Add the verb to the command line."""
-    parser = verbs.add_parser("report", help="make a page with tables and plots from results files")
+    parser = verbs.add_parser(
+        "report",
+        help="make a page with tables and plots from results files",
+        description="Make a page with tables and plots from results files. With --readmes, update the tables "
+        "in the READMEs instead. With --log, make a page from a work log.",
+    )
     parser.add_argument(
         "results",
         nargs="*",

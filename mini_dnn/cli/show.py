@@ -32,12 +32,11 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         "show",
         help="print a variant's kernel, or export it as one .cu or as a program",
         description="Print the kernel of a variant. With --expand, print one self-contained .cu file for "
-        "one problem, such as a layer of the course's network: included files are inlined, definitions "
-        "are written "
-        "out, and a comment lists the launches. With --standalone, write a folder with this file, a host "
-        "program and a Makefile: 'make && ./main' needs only nvcc, checks the kernel against float64 and "
-        "measures it. With --ptx or --sass, print the code that nvcc generates, below the source lines that "
-        "it comes from.",
+        "one problem, such as a layer of the course's network: included files are inlined, definitions are "
+        "written out, and a comment lists the launches. With --standalone, write a folder with this file, a "
+        "host program and a Makefile: 'make && ./main' needs only nvcc, checks the kernel against float64 "
+        "and measures it. With --ptx or --sass, print the code that nvcc generates, below the source lines "
+        "that it comes from.",
     )
     parser.add_argument("impl", metavar="NAME", help="the variant")
     form = parser.add_mutually_exclusive_group()
@@ -48,7 +47,8 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         "--at",
         "--layer",
         metavar="NAME",
-        help="the problem for --expand, --ptx and --sass (default: the first one that the variant supports)",
+        help="the problem for --expand, --ptx and --sass (default: the first one that the variant's own "
+        "kernels solve)",
     )
     parser.add_argument("--shapes", metavar="SIZES", help="the problem as sizes, such as 1,1,86,86,4,7,7")
     parser.add_argument(
@@ -148,10 +148,11 @@ def _commit() -> str:
 
 
 def _problem(variant: Variant, at: str | None, shapes: str | None) -> tuple[str, Any]:
-    """Return the requested problem, or the first one that the variant accepts, together with its name."""
+    """Return the requested problem, or the first one for the variant's own kernels, with its name."""
     asked = problems_of(variant.operation, [at] if at else None, [shapes] if shapes else None)
     taken = [(name, problem) for name, problem in asked.items() if not variant.limit_for(problem)]
-    return (taken or list(asked.items()))[0]
+    own = [(name, problem) for name, problem in taken if variant.solver(problem) is variant]
+    return (own or taken or list(asked.items()))[0]
 
 
 def _check_folder(folder: Path) -> None:

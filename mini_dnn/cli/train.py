@@ -43,8 +43,10 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     parser.add_argument("--data", choices=ALL, default="auto", help="the data set (default auto)")
     parser.add_argument("--data-dir", type=Path, help="folder with the data set's published files")
     for flag, kind, meaning in FLAGS:
-        defaults = ", ".join(f"{getattr(m.settings, flag):g} for {m.name}" for m in MODELS.values())
-        parser.add_argument(f"--{flag}", type=kind, help=f"{meaning} (default {defaults})")
+        defaults = {name: f"{getattr(model.settings, flag):g}" for name, model in MODELS.items()}
+        each = ", ".join(f"{value} for {name}" for name, value in defaults.items())
+        default = each if len(set(defaults.values())) > 1 else defaults["lenet"]
+        parser.add_argument(f"--{flag}", type=kind, help=f"{meaning} (default {default})")
     parser.add_argument(
         "--description",
         type=Path,

@@ -29,7 +29,8 @@ ALLOWANCE_BYTES = 1 << 20  # of a file, for everything except its arrays
 BETWEEN_LAYERS = re.compile(r", (?=\S+ [A-Z])")  # in `Network.architecture`
 FORMAT = 1  # increased whenever an older reader could misread the file
 _NEXT_STEP = {
-    "weights": "give a file that 'run.py train' wrote; 'git checkout data' brings the shipped ones back",
+    "weights": "give a file that 'run.py train' or 'run.py weights' wrote; 'git checkout data' brings the "
+    "shipped ones back",
     "checkpoint": "name the file that the stopped training wrote, or train from the start without --resume",
 }
 

@@ -142,4 +142,24 @@ extern "C" __global__ void unfenced(float* global, int which) {
   }
   global[threadIdx.x] = sums[0][0];
 }
+
+// Registers that no earlier product has used, and a result that is overwritten, without a fence in between.
+extern "C" __global__ void unfenced_once(float* global, int which) {
+  share(reinterpret_cast<const uint4*>(global), 48);
+  const unsigned long long matrix = ptx::matrix_descriptor(shared, 128, 256);
+  float sums[3][4] = {}, others[3][4] = {};
+  unsigned a[4] = {}, b[4] = {};
+  ptx::wgmma_fence();
+  ptx::wgmma_m64k16<24, false>(sums, a, matrix);
+  if (which == 0) others[2][3] = 1;
+  if (which == 1) b[3] = 1;
+  if (which < 2) ptx::wgmma_m64k16<24, true>(others, b, matrix);  // for the first time
+  ptx::wgmma_commit();
+  ptx::wgmma_wait<0>(sums);
+  if (which == 3) ptx::wgmma_fence();
+  if (which > 1) ptx::wgmma_m64k16<24, false>(sums, a, matrix);  // once more
+  ptx::wgmma_commit();
+  ptx::wgmma_wait<0>(sums);
+  global[threadIdx.x] = sums[0][0] + others[0][0];
+}
 #endif

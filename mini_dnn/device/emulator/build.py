@@ -83,8 +83,9 @@ def build_ahead(
             target = _library(source, each, compiler, runtime, checked)
             kept(target, lambda: _compile(source, each, compiler, runtime, checked))
 
+    times = f", {len(different)} times with different definitions" if len(different) > 1 else ""
     with (
-        busy(f"g++ compiles {source.resolve().parent.name} for {len(different)} shapes ..."),
+        busy(f"g++ compiles {source.resolve().parent.name}{times} ..."),
         ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool,
     ):
         list(pool.map(build, different))

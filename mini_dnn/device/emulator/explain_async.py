@@ -30,6 +30,7 @@ SUMS = {
 REGISTERS = {
     "first": "in a thread that has not called wgmma_fence()",
     "sums": "adds to sums that the thread has changed since its last wgmma_fence()",
+    "reused": "overwrites a result of an earlier product, and the thread has not called wgmma_fence() since",
     "operand": "reads registers of a that the thread has changed since its last wgmma_fence()",
 }
 LOAD = (
@@ -61,7 +62,7 @@ CURES = {
     "otherwise, the copy engine and the tensor cores do not see the writes",
     "barrier": "call fence_proxy_async() or fence_mbarrier_init() after mbarrier_init, in the same thread; "
     "otherwise, the copy engine may not see that the mbarrier is initialised",
-    "registers": "call wgmma_fence() in all threads of the warpgroup, after they have written the registers "
+    "registers": "call wgmma_fence() in all threads of the warpgroup, after they have used the registers "
     "and before the first product that uses them",
     "multiple": "round sizes and row pitches up to this multiple and align the arrays (__align__); if an "
     "address depends on the size of the image, copy in smaller units",

@@ -1,7 +1,9 @@
 // Fences in checked mode: whether the copy engine and the tensor cores see what threads wrote to shared memory and to
 // registers.
 #include <algorithm>
+#include <cstring>
 #include <unordered_map>
+#include <vector>
 
 #include "../async.h"
 #include "access.h"
@@ -15,13 +17,20 @@ struct Seen {
   uint64_t hash, time;
 };
 
+// A thread's variables, from `start` on, when it called wgmma_fence() last, and the time of the call.
+struct Fenced {
+  uint64_t time;
+  const char* start;
+  std::vector<char> bytes;
+};
+
 // Of one block or cluster.
 struct {
   uint32_t cluster_epoch = 0;
-  uint32_t proxy[MAX_CLUSTER][MAX_THREADS];      // when each thread called fence_proxy_async() last
-  uint32_t barriers[MAX_CLUSTER][MAX_THREADS];   // or fence_mbarrier_init()
-  uint64_t registers[MAX_CLUSTER][MAX_THREADS];  // or wgmma_fence(), in a time of its own
-  uint64_t time;
+  uint32_t proxy[MAX_CLUSTER][MAX_THREADS];     // when each thread called fence_proxy_async() last
+  uint32_t barriers[MAX_CLUSTER][MAX_THREADS];  // or fence_mbarrier_init()
+  Fenced registers[MAX_CLUSTER][MAX_THREADS];
+  uint64_t time;  // of products and of wgmma_fence()
   std::unordered_map<const void*, Seen> seen;
 } fences;
 
@@ -32,11 +41,13 @@ void begin() {
   for (unsigned i = 0; i < (c.many ? this_worker->cluster->size : 1); i++) {
     std::fill_n(fences.proxy[i], MAX_THREADS, 0);
     std::fill_n(fences.barriers[i], MAX_THREADS, 0);
-    std::fill_n(fences.registers[i], MAX_THREADS, 0);
+    for (Fenced& fenced : fences.registers[i]) fenced.time = 0;
   }
   fences.time = 0;
   fences.seen.clear();
 }
+
+Fenced& my_fence() { return fences.registers[the_check.rank][linear_thread]; }
 
 uint64_t hash_of(const void* registers, size_t count) {
   uint64_t hash = count;
@@ -45,11 +56,19 @@ uint64_t hash_of(const void* registers, size_t count) {
   return hash;
 }
 
-// Whether registers are not as they were when `seen` was noted, and no wgmma_fence() has come since.
-bool is_changed(const void* registers, size_t count) {
+// What a product has left in registers or found there, unless the thread has called wgmma_fence() since.
+const Seen* seen_since_fence(const void* registers) {
   const auto found = fences.seen.find(registers);
-  return found != fences.seen.end() && found->second.time > fences.registers[the_check.rank][linear_thread] &&
-         found->second.hash != hash_of(registers, count);
+  const bool later = found != fences.seen.end() && found->second.time > my_fence().time;
+  return later ? &found->second : nullptr;
+}
+
+// Whether registers are not as a product or the thread's last wgmma_fence() has left them, whichever came later.
+bool is_changed(const void* registers, size_t count) {
+  if (const Seen* seen = seen_since_fence(registers)) return seen->hash != hash_of(registers, count);
+  const Fenced& fenced = my_fence();
+  const size_t at = static_cast<const char*>(registers) - fenced.start, bytes = 4 * count;
+  return at < fenced.bytes.size() && bytes <= fenced.bytes.size() - at && memcmp(&fenced.bytes[at], registers, bytes);
 }
 
 }  // namespace
@@ -66,7 +85,10 @@ void note_barrier_fence() {
 
 void note_register_fence() {
   begin();
-  fences.registers[the_check.rank][linear_thread] = ++fences.time;
+  Fenced& fenced = my_fence();
+  fenced.time = ++fences.time;
+  fenced.start = static_cast<const char*>(__builtin_frame_address(0));
+  fenced.bytes.assign(fenced.start, this_worker->current->kernel_top);
 }
 
 bool is_fenced(uint32_t epoch, unsigned writer) {
@@ -93,11 +115,12 @@ void check_barrier_fenced(const Barrier& barrier, const Copy& copy) {
 
 void check_registers(const Product& product, const float* d, const unsigned* a, const void* call) {
   begin();
-  const uint64_t last = fences.registers[the_check.rank][linear_thread];
-  const char* const state = !last                                                                ? "first"
-                            : product.call.accumulate && is_changed(d, product.call.columns / 2) ? "sums"
-                            : a && is_changed(a, 4)                                              ? "operand"
-                                                                                                 : nullptr;
+  const bool adds = product.call.accumulate;
+  const char* const state = !my_fence().time                                  ? "first"
+                            : adds && is_changed(d, product.call.columns / 2) ? "sums"
+                            : !adds && seen_since_fence(d)                    ? "reused"
+                            : a && is_changed(a, 4)                           ? "operand"
+                                                                              : nullptr;
   if (a) fences.seen[a] = {hash_of(a, 4), ++fences.time};
   if (!state) return;
   note_async(copy_name(CopyKind::product, false), state, product.b.start, CHUNK, call, {});
