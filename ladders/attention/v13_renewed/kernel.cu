@@ -1,27 +1,23 @@
-// attention/v13_renewed: attention/v11_odd_token with errors about as small as those of cuDNN.
+// attention/v13_renewed: attention/v11_odd_token with largest errors near those of cuDNN.
 //
-// Idea      The error of attention/v11_odd_token comes from the rounding of powers to halves. (A power is the
-//           exponential of a score minus its row's reference.) cuDNN rounds them, too, but its reference is the largest
-//           score so far, whose power is exactly 1. Here, three things make up for that. First, a row gets a new
-//           reference if a power is so large that its rounding error alone matters: if a thread's powers of a block add
-//           up to more than five times as much as in the block that set the reference. With normal scores this is
-//           rare, so the loop still computes no maximum. Second, the powers of such a block and of the first one are
-//           added as floats. Third, the powers of 16 of the 96 keys of a block are multiplied without rounding: what
-//           rounding takes from a power is a half, too, and is the operand of one more product with the same values.
-//           This makes up for the rounding of powers that would be exact with a running maximum.
+// Idea      The largest errors of attention/v11_odd_token are in rows in which one power is a large part of the sum:
+//           its rounding error is not small beside those of many others. (A power is the exponential of a score minus
+//           its row's reference.) If a thread's powers of a block add up to more than five times its share of the
+//           first block, the row gets a new reference, as in attention/v12_accurate: the largest power is 1 then,
+//           which halves represent exactly. With normal scores, this happens in one of a thousand blocks of a warp. It
+//           needs a limit for each row, but no further product and no more registers. The limit depends on the sum of
+//           the row's first block, which is exchanged between lanes while the next products run.
 // Layout    as attention/v11_odd_token.
-// Mapping   as attention/v11_odd_token. 144 registers of a thread that multiplies: four for what rounding takes, and
-//           one for the limits of its two rows.
-// Roofline  as attention/v11_odd_token, and one more product for each twelve: 32 x 12 heads of 1,025 tokens of 64 take
-//           0.14 ms at 800 TFLOP/s.
-// Gain      over attention/v11_odd_token: at 577 and 1,025 tokens, largest and median errors fall from 1.4 and 1.05
-//           times those of cuDNN to 1.0 and 0.99. It takes 2 % longer.
+// Mapping   as attention/v11_odd_token.
+// Roofline  as attention/v11_odd_token.
+// Gain      over attention/v11_odd_token: at 577 and 1,025 tokens, largest errors fall from up to 1.9 times those of
+//           cuDNN to 1.0 to 1.2 times; medians stay. It takes 1 to 2 % longer.
 // Limits    as attention/v11_odd_token. Wide scores change references often: if their standard deviation is 2 instead
 //           of 1, it takes almost half as long again.
-// Hazards   as attention/v11_odd_token. If sums and what rounding takes come from one loop, and the sums of lanes are
-//           exchanged as halves, the compiler serialises all products (ptxas reports C7511).
-// Source    Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores while surpassing the FP32
-//           theoretical peak performance", 2022, for products of what rounding takes.
+// Hazards   as attention/v11_odd_token. The sums of the first block must be sums of floats: a sum of halves beside a
+//           power of 1 is wrong by more than the powers are.
+// Source    Milakov and Gimelshein, "Online normalizer calculation for softmax", arXiv:1805.02867, for references that
+//           change.
 #include "limited_rows.cuh"
 #include "../v11_odd_token/attend.cuh"
 
