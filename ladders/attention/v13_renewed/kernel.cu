@@ -28,5 +28,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
               const __grid_constant__ ptx::TensorMap odd_v_map, half* o, int full, int heads, int each, int part,
               float scale) {
   attend<LimitedRows>({q_map, k_map, v_map, odd_q_map, odd_k_map, odd_v_map}, o_map, o, full, heads, {each, part},
-                       scale);
+                      scale);
 }
