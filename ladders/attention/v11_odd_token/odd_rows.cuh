@@ -77,8 +77,8 @@ struct OddRows : Rows {
     for (int r = 0; r < 2; r++) total[r] = ((sums[r][0] + sums[r][1]) + sums[r][2]) + sums[r][3];
   }
 
-  // Adds the latest powers to the sums. Nothing waits for that. `first` is true after the first block.
-  __device__ __forceinline__ void settle(bool) {
+  // Adds the latest powers to the sums. Nothing waits for that.
+  __device__ __forceinline__ void settle() {
 #pragma unroll
     for (int r = 0; r < 2; r++) sum[r] += __half2float(total[r].x) + __half2float(total[r].y);
   }

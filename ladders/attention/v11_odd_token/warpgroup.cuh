@@ -105,9 +105,9 @@ struct Warpgroup {
     ptx::wgmma_wait<0>(rows.s);
   }
 
-  // The scores of the next block, together with the values of the previous block: of the item's first one or not.
+  // The scores of the next block, together with the values of the previous block.
   template <int keys>
-  __device__ __forceinline__ void round(bool first, bool last) {
+  __device__ __forceinline__ void round(bool last) {
     const Place before = ring;
     ring = ahead;
     if (split()) skip(GROUP_COUNT - 1);
@@ -119,7 +119,7 @@ struct Warpgroup {
     ptx::wgmma_commit();
     turn.pass();
     ask_block();
-    rows.settle(first);
+    rows.settle();
     if (last) look_ahead();
     ptx::wgmma_wait<0>(rows.s);
     ptx::wgmma_wait<0>(rows.o);
@@ -162,7 +162,7 @@ struct Warpgroup {
   }
   // What is done for the item of a stage while its last values are multiplied.
   __device__ __forceinline__ void end(int stage) {
-    rows.settle(false);
+    rows.settle();
     rows.add_lanes();
     if (lane == 0) item = block.told[stage];
   }
@@ -208,9 +208,8 @@ struct Warpgroup {
     const int own = was_split ? (blocks - group + GROUP_COUNT - 1) / GROUP_COUNT : blocks;
     const int after = was_split ? blocks - 1 - group - (own - 1) * GROUP_COUNT : 0;  // blocks behind the last own one
     const bool shorter = LAST != BLOCK && after == 0;
-    const int from = shorter ? 2 : 1;
-    for (int j = from; j < own; j++) round<BLOCK>(j == from, j == own - 1 && !shorter);
-    if (shorter) round<LAST>(own == 2, true);
+    for (int j = shorter ? 2 : 1; j < own; j++) round<BLOCK>(j == own - 1 && !shorter);
+    if (shorter) round<LAST>(true);
     if (was_split && own * GROUP_COUNT < blocks) {  // other warpgroups have one more block
       if (own == 1) look_ahead();                   // there was no round that did it
       turn.wait();

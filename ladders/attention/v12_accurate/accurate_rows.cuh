@@ -13,9 +13,7 @@ struct AccurateRows : RenewedRows {
   }
 
   __device__ __forceinline__ void first_powers(float scale) {
-    float sums[2];
-    add_exactly<BLOCK>(scale, sums, [&](int i, int r, float x, float y, half2 pair) { keep(i, r, x, y, pair); });
-    limit(sums);
+    new_powers<BLOCK>(scale, [&](int i, int r, float x, float y, half2 pair) { keep(i, r, x, y, pair); });
   }
 
   template <int keys, class Ask>

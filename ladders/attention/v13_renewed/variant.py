@@ -20,5 +20,5 @@ VARIANT = Variant(
     parent="attention/v11_odd_token",
     precision="fp16",
     min_arch=90,
-    idea="large exponentials renew the reference, with limits that are set while products run",
+    idea="exponentials that are a large part of a row renew its reference",
 )
