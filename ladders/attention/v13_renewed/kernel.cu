@@ -11,7 +11,7 @@
 // Mapping   as attention/v11_odd_token: three warpgroups multiply, and other warps load and compute the odd query.
 // Roofline  as attention/v11_odd_token: 32 x 12 heads of 1,025 tokens of 64 take 0.13 ms at 800 TFLOP/s.
 // Gain      over attention/v11_odd_token: at 577 and 1,025 tokens, largest errors fall from up to 1.9 times those of
-//           cuDNN to at most 1.2 times; medians stay. It takes 2 % longer.
+//           cuDNN to at most 1.2 times; medians stay. It takes 3 % longer.
 // Limits    as attention/v11_odd_token. Wide scores change references often: if their standard deviation is 2 instead
 //           of 1, it takes half as long again.
 // Hazards   as attention/v11_odd_token. The powers of the first block must be added as floats: a sum of halves beside
