@@ -1,4 +1,4 @@
-"""The errors of ``attention/v12_accurate``, beside those of a running maximum and of its parent."""
+"""The errors of ``attention/v12_accurate`` and ``v13_renewed``, and those of a running maximum."""
 
 from typing import Any
 
@@ -11,11 +11,14 @@ from mini_dnn.device import Device
 from mini_dnn.ops import Arrays
 from mini_dnn.ops.attention import AttentionShape
 from mini_dnn.running.runner import run
-from mini_dnn.variant import find
+from mini_dnn.variant import Variant, find
 
-RUNG, PARENT = find("attention/v12_accurate"), find("attention/v11_odd_token")
+ACCURATE, PARENT = find("attention/v12_accurate"), find("attention/v11_odd_token")
+each_rung = pytest.mark.parametrize(
+    "rung", [ACCURATE, find("attention/v13_renewed")], ids=lambda rung: str(rung.name)
+)
 PROBLEM = AttentionShape(1, 6, 385, 64)  # two items a head, four blocks of keys and the odd one
-RULES: dict[str, Any] = RUNG.plan.__globals__  # type: ignore[union-attr]
+RULES: dict[str, Any] = ACCURATE.plan.__globals__  # type: ignore[union-attr]
 
 
 def normal(p: AttentionShape, wide: float = 1) -> Arrays:
@@ -74,38 +77,44 @@ def errors(found: np.ndarray, arrays: Arrays) -> tuple[float, float]:
 
 def test_the_median_error_does_not_exceed_that_of_a_running_maximum(device: Device) -> None:
     arrays = normal(PROBLEM)
-    median, _ = errors(run(RUNG, PROBLEM, arrays, device).outputs["o"], arrays)
+    median, _ = errors(run(ACCURATE, PROBLEM, arrays, device).outputs["o"], arrays)
     of_parent, _ = errors(run(PARENT, PROBLEM, arrays, device).outputs["o"], arrays)
     of_model, _ = errors(running_maximum(arrays), arrays)
     assert median < of_model < of_parent
 
 
-def test_the_largest_error_does_not_exceed_that_of_a_running_maximum(device: Device) -> None:
+@each_rung
+def test_the_largest_error_does_not_exceed_that_of_a_running_maximum(rung: Variant, device: Device) -> None:
     arrays = with_outlier(PROBLEM)
-    _, largest = errors(run(RUNG, PROBLEM, arrays, device).outputs["o"], arrays)
+    _, largest = errors(run(rung, PROBLEM, arrays, device).outputs["o"], arrays)
     _, of_parent = errors(run(PARENT, PROBLEM, arrays, device).outputs["o"], arrays)
     _, of_model = errors(running_maximum(arrays), arrays)
     assert largest <= 1.02 * of_model < of_parent
 
 
-def test_wide_scores_and_one_multiprocessor(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+@each_rung
+def test_wide_scores_and_one_multiprocessor(
+    rung: Variant, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """References change in nearly every block, and a block computes several items."""
     monkeypatch.setitem(RULES, "MULTIPROCESSORS", 1)
     arrays = normal(PROBLEM, wide=4)
-    _, largest = errors(run(RUNG, PROBLEM, arrays, device).outputs["o"], arrays)
+    _, largest = errors(run(rung, PROBLEM, arrays, device).outputs["o"], arrays)
     _, of_model = errors(running_maximum(arrays), arrays)
     assert largest <= 1.1 * of_model
 
 
-def test_a_tile_that_is_split(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+@each_rung
+def test_a_tile_that_is_split(rung: Variant, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last one of seven. Three warpgroups share its blocks of keys, the last of which is shorter."""
     monkeypatch.setitem(RULES, "MULTIPROCESSORS", 1)
     monkeypatch.setitem(RULES, "LEAST_SPLIT", 300)
     problem = AttentionShape(1, 4, 449, 64)
-    assert not RUNG.planned(problem, 227 * 1024).codes
-    assert solved(RUNG, problem, device).ok
+    assert not rung.planned(problem, 227 * 1024).codes
+    assert solved(rung, problem, device).ok
 
 
-def test_accurate_tiles_without_findings() -> None:
-    assert not RUNG.planned(PROBLEM, 227 * 1024).codes  # of other variants
-    assert not check(RUNG, [AttentionShape(1, 1, 385, 64)]).findings
+@each_rung
+def test_accurate_tiles_without_findings(rung: Variant) -> None:
+    assert not rung.planned(PROBLEM, 227 * 1024).codes  # of other variants
+    assert not check(rung, [AttentionShape(1, 1, 385, 64)]).findings

@@ -30,7 +30,7 @@ OF_OTHERS = (  # these call other variants
     *("m3/ladder_gemm", "networks/vit/fused", "networks/vit/layer_by_layer"),
     *(f"networks/resnet18/{name}" for name in ("v0_transfers", "v1_conv_bn", "v2_layers", "v3_shared")),
     *("networks/resnet18/v4_tensor_cores", "attention/v10_heads"),
-    *("attention/v11_odd_token", "attention/v12_accurate"),
+    *("attention/v11_odd_token", "attention/v12_accurate", "attention/v13_renewed"),
     *("gemm/v11_ahead", "gemm/v12_eighths"),
 )
 # These include a header of another variant, which a submission does not have

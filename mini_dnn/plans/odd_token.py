@@ -1,4 +1,4 @@
-"""Plans of attention for 64 n + 1 tokens, on the kernels of ``attention/v11_odd_token`` and its child."""
+"""Plans of attention for 64 n + 1 tokens, on the kernels of ``attention/v11_odd_token`` and its children."""
 
 from __future__ import annotations
 
