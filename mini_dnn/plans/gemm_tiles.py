@@ -1,6 +1,6 @@
 """Tiles of products whose lines start at multiples of 16 bytes, and a model of their time on an H100.
 
-``gemm/v11_ahead`` and ``gemm/v17_pingpong`` choose among these tiles; each has kernels for some kinds of them.
+Rungs of the ladder ``gemm`` choose among these tiles, and each has kernels for some kinds of them.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ FEW_ROWS, FEW_COLUMNS = 64, 32  # boxes of b that are mostly outside are slow: t
 FOUR_K = 4096  # the longest sum that a cluster of four blocks was tried for
 MOST_SUMS = 1 << 25  # of tiles of several rounds: beyond that, the last round hardly counts
 WIDE_K = 128  # terms in the last steps, which multiply half of the columns at a time; a sum must be longer
-# Kinds of tiles: three of gemm/v11_ahead, and the tiles of gemm/v8_final, of gemm/v10_small, and those of v10 whose k
-# blocks share through memory
-SINGLE, WIDE, ROUNDS, FINAL, SMALL, PARTS = range(6)
+# Kinds of tiles: of gemm/v11_ahead, of gemm/v8_final, and two of gemm/v10_small, in the second of which blocks share k
+# through memory. The last two are those of gemm/v17_pingpong: of a warpgroup, and of both.
+SINGLE, WIDE, ROUNDS, FINAL, SMALL, PARTS, TURNS, TOGETHER = range(8)
 
 # The model, in clocks at 1755 MHz, fitted to 2,000 times of 223 products on H100s
 AT_ONCE = {1: 132, 2: 66, 4: 30, 8: 15}  # clusters of so many blocks
@@ -39,6 +39,11 @@ SPLIT_LOADS = 0.325  # of the clocks of a line, to add if blocks share k, becaus
 # Of the tiles of gemm/v10_small: see Tile.of_small(). The last one is for sums that blocks add up in memory.
 SMALL_CLOCKS, SMALL_ROUND, SMALL_WAIT = 4000, 650, 142
 SMALL_BYTES_CLOCK, THREADS_BYTES_CLOCK, PART_BYTES_CLOCK = 60, 25, 2000
+# Of the tiles of gemm/v17_pingpong: see Tile.of_players()
+P_START, P_CLUSTER, P_STEP, P_PRODUCT = 1436, 1628, 51, 0.994
+P_LINE, P_ALONE, P_ODD_A, P_ODD_B = 2.77, 0.304, 0.464, 1.135
+P_STORE, P_STORES, P_STORES_LEFT = 5.0, 1010, 0.46  # elements a clock; for each tile; the part that nothing hides
+P_BYTES_CLOCK = 8300  # of memory: operands and results, each once
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,8 @@ class Tile:
     @property
     def pairs(self) -> int:
         """Products of 64 columns that a warpgroup computes in each step."""
-        return 2 if self.kind == ROUNDS and self.columns == 256 else 1
+        several = self.kind in (ROUNDS, TURNS, TOGETHER)
+        return 2 if several and self.columns == (128 if self.kind == TURNS else 256) else 1
 
     @property
     def cluster(self) -> int:
@@ -85,7 +91,7 @@ class Tile:
             return False
         if self.kind == SINGLE and self.rows < FEW_ROWS and p.n <= FEW_COLUMNS < p.m:
             return False
-        if self.kind == ROUNDS and p.batch * p.m * p.n > MOST_SUMS:
+        if self.kind in (ROUNDS, TURNS, TOGETHER) and p.batch * p.m * p.n > MOST_SUMS:
             return False
         if self.halves and (p.batch > 1 or p.m % 2 or p.pitches[0] % SECTOR == 0):
             return False
@@ -98,6 +104,8 @@ class Tile:
         steps, clusters = ceil_div(ceil_div(p.k, TILE_K), self.split * self.parts), self.count(p) * self.parts
         if self.kind == SMALL:
             return self.of_small(steps, clusters)
+        if self.kind in (TURNS, TOGETHER):
+            return self.of_players(p)
         at_once = AT_ONCE[self.cluster]
         beside = min(self.blocks, ceil_div(clusters, at_once))  # blocks of a multiprocessor
         rounds = ceil_div(clusters, at_once * beside)
@@ -129,6 +137,24 @@ class Tile:
         works = steps * self.step_bytes * blocks / AT_ONCE[1] / THREADS_BYTES_CLOCK
         return SMALL_CLOCKS + (ceil_div(blocks, AT_ONCE[1]) - 1) * SMALL_ROUND + max(waits, works)
 
+    def of_players(self, p: GemmShape) -> float:
+        """Clocks for tiles of gemm/v17_pingpong: fitted to 506 times of 46 products, with other constants."""
+        clusters, at_once = self.count(p), AT_ONCE[self.cluster]
+        rounds = ceil_div(clusters, at_once)
+        busy = clusters / rounds / at_once
+        lines_a = self.rows / self.share_a * (1 + P_ODD_A * (p.pitches[0] % SECTOR > 0 and not self.halves))
+        lines_b = self.columns / self.share_b * (1 + P_ODD_B * (p.pitches[1] % SECTOR > 0))
+        loads = (lines_a + lines_b) * P_LINE * (P_ALONE + (1 - P_ALONE) * busy)
+        products = self.rows * self.columns * TILE_K / 2048 * P_PRODUCT
+        products = ceil_div(p.k, TILE_K) * (P_STEP + (products**6 + loads**6) ** (1 / 6))
+        stores = P_STORES + self.rows * self.columns / P_STORE
+        if self.kind == TURNS:  # a tile is stored while the next one is multiplied
+            clocks = products + (rounds - 1) * max(products, (products + stores) / 2)
+        else:
+            clocks = rounds * products + (rounds - 1) * stores * P_STORES_LEFT
+        clocks += P_START + (self.cluster > 1) * P_CLUSTER + stores
+        return clocks + p.min_bytes / P_BYTES_CLOCK
+
 
 def of_rounds() -> Iterator[Tile]:
     """Tiles of several rounds."""
@@ -158,3 +184,21 @@ OF_OTHERS = (
     *(Tile(SMALL, 16, columns) for columns in (16, 32)),
     Tile(PARTS, 64, 128, parts=4),
 )
+
+
+def of_players() -> Iterator[Tile]:
+    """Tiles of gemm/v17_pingpong."""
+    heights = (
+        (TURNS, 64, (32, *range(64, 257, 16))),
+        (TURNS, 128, range(64, 193, 16)),
+        (TOGETHER, 128, range(64, 257, 16)),
+        (TOGETHER, 256, range(96, 193, 16)),
+    )
+    shares = ((1, 1), (1, 2), (2, 1), (2, 2), (4, 1), (1, 4), (2, 4), (4, 2))
+    for kind, columns, rows in heights:
+        for height, (share_a, share_b), halves in product(rows, shares, (False, True)):
+            if height % (8 * share_a) == 0:
+                yield Tile(kind, height, columns, 1, 1, share_a, share_b, halves)
+
+
+OF_PLAYERS = tuple(of_players())

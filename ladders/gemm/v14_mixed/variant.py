@@ -6,7 +6,7 @@ from functools import cache
 from mini_dnn.ops.gemm import CODES, GemmShape
 from mini_dnn.variant import Call, Launch, TensorMap, Variant, ceil_div
 
-OTHERS = "gemm/v12_eighths"  # takes what the kernel here does not make faster
+OTHERS = "gemm/v17_pingpong"  # takes what the kernel here does not make faster
 TILE_K = 64  # terms of a sum in a stage: rows of 128 bytes
 UNIT = 8  # elements of 16 bits that the copy engine moves at least
 STAGES = 3  # of the ring
@@ -31,6 +31,7 @@ LESS_FOR_N = 30  # columns: flat tiles read all of a once more, which takes as l
 LEAST_GAIN = 1.005  # that is expected
 LEAST = (1024, 1024, 512)  # rows, columns and terms of a sum, below which others have kernels for these
 FEWEST_ROUNDS = 2  # for fewer, OTHERS has other tiles
+LEAST_WORK = 4.5e10  # products, below which OTHERS is faster
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ def gain(p: GemmShape) -> float:
 def choose(p: GemmShape) -> Cut | None:
     """The cut of c, or None if another rung is as fast."""
     enough = all(size >= least for size, least in zip((p.m, p.n, p.k), LEAST, strict=True))
+    enough = enough and p.batch * p.m * p.n * p.k >= LEAST_WORK
     if not enough or p.out == "fp32" or p.beta or any(pitch % UNIT for pitch in p.pitches):
         return None
     cut, work = best(p)

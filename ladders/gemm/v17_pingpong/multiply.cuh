@@ -1,8 +1,5 @@
 // Part of kernel.cu: the products of a tile.
 
-// The stage of an earlier step.
-__device__ __forceinline__ int before(int index, int steps) { return index - steps + (index < steps ? STAGES : 0); }
-
 // This warp has read a stage.
 __device__ __forceinline__ void release(Ring& ring, int index) {
   if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive((SHARE > 1 ? ring.read : ring.empty) + index);
@@ -12,6 +9,7 @@ __device__ __forceinline__ void release(Ring& ring, int index) {
 // it is the other warpgroup's turn.
 __device__ __forceinline__ void multiply(float (&d)[PAIRS][GROUPS][4], const char* memory, Ring& ring, Stage& stage,
                                          int steps, int player) {
+  int before = 0;  // the stage of the previous step
 #pragma unroll 1
   for (int step = 0; step < steps; step++, stage.next()) {
     const char* const a_tile = memory + stage.index * STAGE_BYTES;
@@ -28,11 +26,12 @@ __device__ __forceinline__ void multiply(float (&d)[PAIRS][GROUPS][4], const cha
         ptx::wgmma_any_width<ROWS, Operand, !B_TURNED, false>(d[i], left + (i * BOX_BYTES >> 4) + j * (next_left >> 4),
                                                               right + j * (next_right >> 4), step > 0 || j > 0);
     ptx::wgmma_commit();
-    ptx::wgmma_wait<DEPTH>();  // an earlier step is complete: its stage may be filled again
-    if (step >= DEPTH) release(ring, before(stage.index, DEPTH));
+    ptx::wgmma_wait<1>();  // the previous step is complete: its stage may be filled again
+    if (step > 0) release(ring, before);
+    before = stage.index;
   }
   if (TURNS > 1 && threadIdx.x % 32 == 0) ptx::mbarrier_arrive(ring.turn + (player ^ 1));
 #pragma unroll
   for (int i = 0; i < PAIRS; i++) ptx::wgmma_wait<0>(d[i]);
-  for (int i = min(DEPTH, steps); i > 0; i--) release(ring, before(stage.index, i));
+  release(ring, before);
 }

@@ -1,74 +1,72 @@
-"""gemm/v17_pingpong: draft."""
+"""gemm/v17_pingpong: warpgroups that multiply in turn, or together, and copies that cost them nothing."""
 
-from dataclasses import dataclass
 from functools import cache
 
 from mini_dnn.ops.gemm import CODES, GemmShape
+from mini_dnn.plans.gemm_tiles import (
+    AT_ONCE,
+    FINAL,
+    OF_OTHERS,
+    OF_PLAYERS,
+    ROUNDS,
+    SINGLE,
+    TILE_K,
+    TILES,
+    TOGETHER,
+    WIDE,
+    Tile,
+)
 from mini_dnn.variant import Call, Launch, TensorMap, Variant, ceil_div
 
 OTHERS = "gemm/v12_eighths"  # takes what the kernel here does not make faster
-TILE_K = 64  # terms of a sum in a stage: rows of 128 bytes
 UNIT = 8  # elements of 16 bits that the copy engine moves at least
-SECTOR = 16  # elements in 32 bytes: a line of a box that starts within such a sector takes twice as long
-MOST_STAGES = 16
-SHARED_BYTES = 226 * 1024  # of a block, for stages and sums
-LEAST_PIECES = 32  # rows of a piece
-AHEAD = 2
+MOST_STAGES = 16  # of the ring
+SHARED_BYTES = 226 * 1024  # of a block, for stages and pieces of c
+LEAST_ROWS = 32  # of a piece of c, if a tile has so many
+AHEAD = 2  # stages of b that are loaded before the wait, if b is constant
 BAND = 16  # rows of tiles
-THREADS = 384
-DEPTH = 1
-AT_ONCE = {1: 132, 2: 66, 4: 30, 8: 15}  # clusters of so many blocks
+LINE = 128  # bytes of a row of a piece: 64 columns
+THREADS = 384  # two warpgroups that multiply, and one whose warps move data
+LEAST_WORK = 4e8  # products: below that, other rungs start faster
+
+# Times of other tiles relative to their model, as measured; 1 for those that are not here
+RELATIVE = {WIDE: 1.12, FINAL: 1.17}
+AGAIN = 1.3  # the same for single tiles of more than one round
 
 
-@dataclass(frozen=True)
-class Tile:
-    """A tile of c, and its blocks."""
+def others(p: GemmShape) -> float:
+    """The model: clocks of the best tile of another rung. Tiles of several rounds are faster here."""
+    return min(t.clocks(p) * relative(t, p) for t in (*OF_OTHERS, *TILES) if t.kind != ROUNDS and t.takes(p))
 
-    rows: int
-    columns: int
-    share_a: int = 1  # blocks beside each other that share rows of a
-    share_b: int = 1  # blocks below each other that share columns of b
-    halves: bool = False  # whether rows are every second one: those start at the same place in a sector
-    together: bool = False  # whether both warpgroups compute one tile
 
-    @property
-    def pairs(self) -> int:
-        """Products of 64 columns that a warpgroup computes in each step."""
-        return self.columns // (128 if self.together else 64)
-
-    @property
-    def cluster(self) -> int:
-        """Blocks of a cluster."""
-        return self.share_a * self.share_b
-
-    @property
-    def step_bytes(self) -> int:
-        """Of a stage."""
-        return (self.rows + self.columns) * TILE_K * 2
-
-    def count(self, p: GemmShape) -> int:
-        """The number of clusters of tiles that cover c, in all entries of the batch."""
-        m, batch = (p.m // 2, 2) if self.halves else (p.m, p.batch)
-        return batch * ceil_div(m, self.rows * self.share_b) * ceil_div(p.n, self.columns * self.share_a)
-
-    @property
-    def stages(self) -> int:
-        """Of the ring."""
-        return min(MOST_STAGES, (SHARED_BYTES - 2 * 128 * LEAST_PIECES) // self.step_bytes)
-
-    @property
-    def pieces(self) -> tuple[int, int]:
-        """Rows of a piece of c, and buffers for pieces, as large as fit."""
-        room = (SHARED_BYTES - self.stages * self.step_bytes) // (2 * 128)
-        heights = [rows for rows in range(16, self.rows + 1, 16) if self.rows % rows == 0]
-        fitting = [(rows, n) for rows in heights for n in (1, 2) if rows * n <= min(room, self.rows)]
-        return max(fitting, key=lambda x: (x[0] * x[1], x[1]))
+def relative(tile: Tile, p: GemmShape) -> float:
+    """The measured time of a tile relative to that of the model."""
+    again = tile.kind == SINGLE and tile.count(p) > AT_ONCE[tile.cluster] * tile.blocks
+    return AGAIN if again else RELATIVE.get(tile.kind, 1.0)
 
 
 @cache
 def choose(p: GemmShape) -> Tile | None:
-    """The tile."""
-    return None
+    """The tile that the model finds fastest; None if another rung has a faster one."""
+    lines = p.layout[0] == "n" and not any(pitch % UNIT for pitch in p.pitches)
+    if p.out == "fp32" or p.beta or not lines or 1 in (p.m, p.n) or p.batch * p.m * p.n * p.k < LEAST_WORK:
+        return None
+    possible = [t for t in OF_PLAYERS if t.takes(p)]
+    tile = min(possible, key=lambda t: t.clocks(p), default=None)
+    return tile if tile and tile.clocks(p) < others(p) else None
+
+
+def stages(tile: Tile) -> int:
+    """Stages of the ring: as many as fit beside pieces of c."""
+    return min(MOST_STAGES, (SHARED_BYTES - 2 * LINE * min(tile.rows, LEAST_ROWS)) // tile.step_bytes)
+
+
+def pieces(tile: Tile) -> tuple[int, int]:
+    """Rows of a piece of c, and buffers for pieces of each warpgroup, as large as fit."""
+    room = (SHARED_BYTES - stages(tile) * tile.step_bytes) // (2 * LINE)
+    heights = [rows for rows in range(16, tile.rows + 1, 16) if tile.rows % rows == 0]
+    fitting = [(rows, count) for rows in heights for count in (1, 2) if rows * count <= min(room, tile.rows)]
+    return max(fitting, key=lambda x: (x[0] * x[1], x[1]))
 
 
 def refuses(p: GemmShape) -> str:
@@ -78,12 +76,12 @@ def refuses(p: GemmShape) -> str:
 
 def defines(p: GemmShape) -> dict[str, int]:
     """The tile, types and layouts, which the compiler has to know."""
-    tile = choose(p) or Tile(128, 128)
-    piece, buffers = tile.pieces
+    tile = choose(p) or OF_PLAYERS[0]  # the same for all problems that do not look at it
+    piece, buffers = pieces(tile)
     return {
         **{"ROWS": tile.rows, "PAIRS": tile.pairs, "TILE_K": TILE_K, "THREADS": THREADS},
-        **{"STAGES": tile.stages, "PIECE": piece, "BUFFERS": buffers},
-        **{"SHARE_A": tile.share_a, "SHARE_B": tile.share_b, "HALVES": tile.halves, "TOGETHER": tile.together, "DEPTH": DEPTH},
+        **{"STAGES": stages(tile), "PIECE": piece, "BUFFERS": buffers},
+        **{"SHARE_A": tile.share_a, "SHARE_B": tile.share_b, "HALVES": tile.halves, "TOGETHER": tile.kind == TOGETHER},
         **{"BAND": BAND // tile.share_b, "AHEAD": AHEAD if "b" in p.constants else 0},
         **{"IN_TYPE": CODES[p.dtype], "OUT_TYPE": CODES[p.out], "B_TURNED": p.layout[1] == "t"},
     }
@@ -91,7 +89,7 @@ def defines(p: GemmShape) -> dict[str, int]:
 
 def maps(p: GemmShape, tile: Tile) -> list[TensorMap]:
     """How tensor copies see a, b and c: entry, line, and place in the line. Halves are two entries."""
-    boxes = (tile.rows // tile.share_a, 64 // tile.share_b, tile.pieces[0])
+    boxes = (tile.rows // tile.share_a, 64 // tile.share_b, pieces(tile)[0])
     found = []
     for name, height, pitch, length in zip("abc", boxes, p.pitches, p.lengths, strict=True):
         lines = p.arrays[name].shape[1]
@@ -107,8 +105,8 @@ def plan(p: GemmShape) -> list[Launch | Call]:
     tile = choose(p)
     if tile is None:
         return [Call(OTHERS, p, {name: name for name in p.arrays})]
-    piece, buffers = tile.pieces
-    shared = tile.stages * tile.step_bytes + 2 * buffers * piece * 128
+    piece, buffers = pieces(tile)
+    shared = stages(tile) * tile.step_bytes + 2 * buffers * piece * LINE
     rounds = ceil_div(tile.count(p), AT_ONCE[tile.cluster])
     blocks = ceil_div(tile.count(p), rounds) * tile.cluster  # no more than rounds need
     m, batch = (p.m // 2, 2) if tile.halves else (p.m, p.batch)
