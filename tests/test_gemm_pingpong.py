@@ -1,10 +1,9 @@
 """``gemm/v17_pingpong``: its tiles, in turn and together, the choice of one, and what other rungs take."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
-from convolutions import SM_90_BYTES, kernels, solved
+from convolutions import SM_90_BYTES, solved
 
 from mini_dnn.device import Device
 from mini_dnn.device.emulator.checked import CheckedEmulator

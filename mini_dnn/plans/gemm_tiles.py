@@ -18,8 +18,8 @@ FEW_ROWS, FEW_COLUMNS = 64, 32  # boxes of b that are mostly outside are slow: t
 FOUR_K = 4096  # the longest sum that a cluster of four blocks was tried for
 MOST_SUMS = 1 << 25  # of tiles of several rounds: beyond that, the last round hardly counts
 WIDE_K = 128  # terms in the last steps, which multiply half of the columns at a time; a sum must be longer
-# Kinds of tiles: of gemm/v11_ahead, of gemm/v8_final, and two of gemm/v10_small, in the second of which blocks share k
-# through memory. The last two are those of gemm/v17_pingpong: of a warpgroup, and of both.
+# Kinds of tiles: three of gemm/v11_ahead, one of gemm/v8_final, and two of gemm/v10_small, in the second of
+# which blocks share k through memory. The last two are those of gemm/v17_pingpong: of a warpgroup and of two.
 SINGLE, WIDE, ROUNDS, FINAL, SMALL, PARTS, TURNS, TOGETHER = range(8)
 
 # The model, in clocks at 1755 MHz, fitted to 2,000 times of 223 products on H100s
@@ -42,7 +42,11 @@ SMALL_BYTES_CLOCK, THREADS_BYTES_CLOCK, PART_BYTES_CLOCK = 60, 25, 2000
 # Of the tiles of gemm/v17_pingpong: see Tile.of_players()
 P_START, P_CLUSTER, P_STEP, P_PRODUCT = 1436, 1628, 51, 0.994
 P_LINE, P_ALONE, P_ODD_A, P_ODD_B = 2.77, 0.304, 0.464, 1.135
-P_STORE, P_STORES, P_STORES_LEFT = 5.0, 1010, 0.46  # elements a clock; for each tile; the part that nothing hides
+P_STORE, P_STORES, P_STORES_LEFT = (
+    5.0,
+    1010,
+    0.46,
+)  # elements a clock; for each tile; the part that nothing hides
 P_BYTES_CLOCK = 8300  # of memory: operands and results, each once
 
 

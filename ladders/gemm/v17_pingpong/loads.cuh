@@ -40,7 +40,7 @@ struct Loads {
         } else {
           const int lines = down * (64 / SHARE_B);  // of each box, which the blocks below each other load together
           const int entry = HALVES ? 0 : p.entry;
-  #pragma unroll
+#pragma unroll
           for (int j = 0; j < COLUMNS; j += 64) {
             char* const box = to + A_BYTES + j / 64 * BOX_BYTES + lines * 128;
             const int x = B_TURNED ? p.at : p.column + j, y = lines + (B_TURNED ? p.column + j : p.at);

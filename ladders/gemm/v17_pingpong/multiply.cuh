@@ -13,7 +13,8 @@ __device__ __forceinline__ void multiply(float (&d)[PAIRS][GROUPS][4], const cha
 #pragma unroll 1
   for (int step = 0; step < steps; step++, stage.next()) {
     const char* const a_tile = memory + stage.index * STAGE_BYTES;
-    const auto left = ptx::matrix_descriptor_128b(a_tile + A_BYTES + player % TEAM * PAIRS * BOX_BYTES, BOX_BYTES, 1024);
+    const auto left =
+        ptx::matrix_descriptor_128b(a_tile + A_BYTES + player % TEAM * PAIRS * BOX_BYTES, BOX_BYTES, 1024);
     const auto right = ptx::matrix_descriptor_128b(a_tile, A_BYTES, 1024);
     constexpr int next_left = B_TURNED ? 32 : 2048, next_right = 32;  // bytes to the next 16 of k
     ptx::mbarrier_wait(ring.full_b + stage.index, stage.parity);

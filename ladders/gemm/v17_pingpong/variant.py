@@ -81,7 +81,12 @@ def defines(p: GemmShape) -> dict[str, int]:
     return {
         **{"ROWS": tile.rows, "PAIRS": tile.pairs, "TILE_K": TILE_K, "THREADS": THREADS},
         **{"STAGES": stages(tile), "PIECE": piece, "BUFFERS": buffers},
-        **{"SHARE_A": tile.share_a, "SHARE_B": tile.share_b, "HALVES": tile.halves, "TOGETHER": tile.kind == TOGETHER},
+        **{
+            "SHARE_A": tile.share_a,
+            "SHARE_B": tile.share_b,
+            "HALVES": tile.halves,
+            "TOGETHER": tile.kind == TOGETHER,
+        },
         **{"BAND": BAND // tile.share_b, "AHEAD": AHEAD if "b" in p.constants else 0},
         **{"IN_TYPE": CODES[p.dtype], "OUT_TYPE": CODES[p.out], "B_TURNED": p.layout[1] == "t"},
     }
