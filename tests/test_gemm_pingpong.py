@@ -1,9 +1,10 @@
 """``gemm/v17_pingpong``: its tiles, in turn and together, the choice of one, and what other rungs take."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from convolutions import SM_90_BYTES, solved
+from convolutions import SM_90_BYTES, kernels, solved
 
 from mini_dnn.device import Device
 from mini_dnn.device.emulator.checked import CheckedEmulator
@@ -79,3 +80,34 @@ def test_blocks_have_the_shared_memory_that_they_need(monkeypatch: pytest.Monkey
         rows, buffers = RULES["pieces"](tile)
         assert tile.rows % rows == 0
         assert buffers in (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ((3072, 3072, 3072), turns(192, 128, 2)),
+        ((6304, 3072, 768), turns(192, 128, 2)),
+        ((496, 744, 1136), turns(64, 64, 2, 4)),
+        ((1704, 3072, 1672), together(160, 256, 2)),
+        ((512, 512, 512), None),
+        ((1024, 1024, 1024), None),
+        ((2048, 2048, 2048), None),  # one round of wide tiles
+        ((4096, 4096, 4096), None),
+    ],
+    ids=str,
+)
+def test_the_choice_suits_the_shape(sizes: tuple[int, int, int], expected: Tile | None) -> None:
+    assert RULES["choose"](GemmShape(*sizes, "fp16", "fp16")) == expected
+
+
+@pytest.mark.parametrize(
+    "fields", [{"out": "fp32"}, {"beta": 0.5}, {"k": 3071}, {"ldc": 3073}, {"layout": "tn"}]
+)
+def test_other_problems_are_left_to_another_rung(fields: dict[str, Any]) -> None:
+    problem = replace(GemmShape(3072, 3072, 3072, "fp16", "fp16"), **fields)
+    assert kernels(RUNG, problem) == kernels(find("gemm/v12_eighths"), problem)
+
+
+def test_the_default_calls_it() -> None:
+    problem = GemmShape(3072, 3072, 3072, "fp16", "fp16")
+    assert kernels(find("gemm/v14_mixed"), problem) == ["gemm_pingpong"]

@@ -40,14 +40,19 @@ SPLIT_LOADS = 0.325  # of the clocks of a line, to add if blocks share k, becaus
 SMALL_CLOCKS, SMALL_ROUND, SMALL_WAIT = 4000, 650, 142
 SMALL_BYTES_CLOCK, THREADS_BYTES_CLOCK, PART_BYTES_CLOCK = 60, 25, 2000
 # Of the tiles of gemm/v17_pingpong: see Tile.of_players()
-P_START, P_CLUSTER, P_STEP, P_PRODUCT = 1436, 1628, 51, 0.994
-P_LINE, P_ALONE, P_ODD_A, P_ODD_B = 2.77, 0.304, 0.464, 1.135
+P_START, P_CLUSTER, P_HALVES, P_STEP, P_PRODUCT, P_SHARED = 1017, 1959, 265, 75.7, 0.987, 0.512
+P_LINE, P_ALONE = 2.69, 0.294
+P_ODD_A, P_ODD_B, P_CROSSING = (
+    0.744,
+    0.963,
+    0.295,
+)  # lines to add; the last one if a line is in two of the cache
 P_STORE, P_STORES, P_STORES_LEFT = (
-    5.0,
-    1010,
-    0.46,
+    4.47,
+    900,
+    0.588,
 )  # elements a clock; for each tile; the part that nothing hides
-P_BYTES_CLOCK = 8300  # of memory: operands and results, each once
+P_BYTES_CLOCK = 14500  # of memory: operands and results, each once
 
 
 @dataclass(frozen=True)
@@ -142,22 +147,30 @@ class Tile:
         return SMALL_CLOCKS + (ceil_div(blocks, AT_ONCE[1]) - 1) * SMALL_ROUND + max(waits, works)
 
     def of_players(self, p: GemmShape) -> float:
-        """Clocks for tiles of gemm/v17_pingpong: fitted to 506 times of 46 products, with other constants."""
-        clusters, at_once = self.count(p), AT_ONCE[self.cluster]
+        """Clocks for tiles of gemm/v17_pingpong, with constants of its own: 765 times of 127 products."""
+        clusters, at_once, steps = self.count(p), AT_ONCE[self.cluster], ceil_div(p.k, TILE_K)
         rounds = ceil_div(clusters, at_once)
         busy = clusters / rounds / at_once
-        lines_a = self.rows / self.share_a * (1 + P_ODD_A * (p.pitches[0] % SECTOR > 0 and not self.halves))
-        lines_b = self.columns / self.share_b * (1 + P_ODD_B * (p.pitches[1] % SECTOR > 0))
+        odd_a = P_CROSSING if self.halves else more_lines(p.pitches[0], P_ODD_A)
+        lines_a = self.rows / self.share_a * (1 + odd_a)
+        lines_b = self.columns / self.share_b * (1 + more_lines(p.pitches[1], P_ODD_B))
         loads = (lines_a + lines_b) * P_LINE * (P_ALONE + (1 - P_ALONE) * busy)
-        products = self.rows * self.columns * TILE_K / 2048 * P_PRODUCT
-        products = ceil_div(p.k, TILE_K) * (P_STEP + (products**6 + loads**6) ** (1 / 6))
+        products = self.rows * self.columns * TILE_K / 2048
+        shared = products * (64 + 4096 / self.rows) / 128 + self.rows + self.columns
+        longest = sum(clocks**8 for clocks in (products * P_PRODUCT, shared * P_SHARED, loads)) ** (1 / 8)
+        products = steps * (P_STEP + longest)
         stores = P_STORES + self.rows * self.columns / P_STORE
         if self.kind == TURNS:  # a tile is stored while the next one is multiplied
             clocks = products + (rounds - 1) * max(products, (products + stores) / 2)
         else:
             clocks = rounds * products + (rounds - 1) * stores * P_STORES_LEFT
-        clocks += P_START + (self.cluster > 1) * P_CLUSTER + stores
+        clocks += P_START + (self.cluster > 1) * P_CLUSTER + self.halves * P_HALVES + stores
         return clocks + p.min_bytes / P_BYTES_CLOCK
+
+
+def more_lines(pitch: int, odd: float) -> float:
+    """Part of the lines to add if they start within a sector, or within a line of the cache."""
+    return odd if pitch % SECTOR else P_CROSSING if pitch % TILE_K else 0.0
 
 
 def of_rounds() -> Iterator[Tile]:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from mini_dnn.ops.gemm import CODES, GemmShape
+from mini_dnn.plans.gemm_tiles import MOST_SUMS
 from mini_dnn.variant import Call, Launch, TensorMap, Variant, ceil_div
 
 OTHERS = "gemm/v17_pingpong"  # takes what the kernel here does not make faster
@@ -31,7 +32,7 @@ LESS_FOR_N = 30  # columns: flat tiles read all of a once more, which takes as l
 LEAST_GAIN = 1.005  # that is expected
 LEAST = (1024, 1024, 512)  # rows, columns and terms of a sum, below which others have kernels for these
 FEWEST_ROUNDS = 2  # for fewer, OTHERS has other tiles
-LEAST_WORK = 4.5e10  # products, below which OTHERS is faster
+MOST_IDLE = 1.05  # work of all multiprocessors over that of c, above which OTHERS is faster if it has tiles
 
 
 @dataclass(frozen=True)
@@ -81,11 +82,12 @@ def gain(p: GemmShape) -> float:
 def choose(p: GemmShape) -> Cut | None:
     """The cut of c, or None if another rung is as fast."""
     enough = all(size >= least for size, least in zip((p.m, p.n, p.k), LEAST, strict=True))
-    enough = enough and p.batch * p.m * p.n * p.k >= LEAST_WORK
     if not enough or p.out == "fp32" or p.beta or any(pitch % UNIT for pitch in p.pitches):
         return None
     cut, work = best(p)
-    suits = cut.tall > 0 and work >= FEWEST_ROUNDS and gain(p) >= LEAST_GAIN
+    sums = p.batch * p.m * p.n
+    full = sums > MOST_SUMS or work * CLUSTERS * ROWS * FLAT <= MOST_IDLE * sums
+    suits = cut.tall > 0 and work >= FEWEST_ROUNDS and gain(p) >= LEAST_GAIN and full
     return cut if suits else None
 
 

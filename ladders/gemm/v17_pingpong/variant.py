@@ -8,8 +8,10 @@ from mini_dnn.plans.gemm_tiles import (
     FINAL,
     OF_OTHERS,
     OF_PLAYERS,
+    PARTS,
     ROUNDS,
     SINGLE,
+    SMALL,
     TILE_K,
     TILES,
     TOGETHER,
@@ -27,22 +29,29 @@ AHEAD = 2  # stages of b that are loaded before the wait, if b is constant
 BAND = 16  # rows of tiles
 LINE = 128  # bytes of a row of a piece: 64 columns
 THREADS = 384  # two warpgroups that multiply, and one whose warps move data
-LEAST_WORK = 4e8  # products: below that, other rungs start faster
+LEAST_WORK = 2e8  # products: below that, other rungs start faster
 
-# Times of other tiles relative to their model, as measured; 1 for those that are not here
-RELATIVE = {WIDE: 1.12, FINAL: 1.17}
-AGAIN = 1.3  # the same for single tiles of more than one round
-
-
-def others(p: GemmShape) -> float:
-    """The model: clocks of the best tile of another rung. Tiles of several rounds are faster here."""
-    return min(t.clocks(p) * relative(t, p) for t in (*OF_OTHERS, *TILES) if t.kind != ROUNDS and t.takes(p))
+# Times of other rungs relative to the model of their tiles: medians of 125 products on H100s
+RELATIVE = {WIDE: 1.16, ROUNDS: 1.21, PARTS: 0.87, SMALL: 1.0}
+OF_FINAL, OF_SMALL_FINAL = 1.2, 0.9  # tiles of 128 x 256, and others of gemm/v8_final
+OF_SINGLE, OF_LINES, OF_SPLIT, OF_AGAIN = (
+    1.15,
+    0.95,
+    1.15,
+    1.4,
+)  # single tiles; with whole lines; split; in rounds
 
 
 def relative(tile: Tile, p: GemmShape) -> float:
-    """The measured time of a tile relative to that of the model."""
-    again = tile.kind == SINGLE and tile.count(p) > AT_ONCE[tile.cluster] * tile.blocks
-    return AGAIN if again else RELATIVE.get(tile.kind, 1.0)
+    """The measured time of a tile of another rung, relative to the model."""
+    if tile.kind == FINAL:
+        return OF_FINAL if tile.columns == 256 else OF_SMALL_FINAL
+    if tile.kind != SINGLE:
+        return RELATIVE[tile.kind]
+    if tile.count(p) > AT_ONCE[tile.cluster] * tile.blocks:
+        return OF_AGAIN
+    whole = not any(pitch % TILE_K for pitch in p.pitches[:2])
+    return OF_SPLIT if tile.split > 1 else OF_LINES if whole else OF_SINGLE
 
 
 @cache
@@ -51,9 +60,9 @@ def choose(p: GemmShape) -> Tile | None:
     lines = p.layout[0] == "n" and not any(pitch % UNIT for pitch in p.pitches)
     if p.out == "fp32" or p.beta or not lines or 1 in (p.m, p.n) or p.batch * p.m * p.n * p.k < LEAST_WORK:
         return None
-    possible = [t for t in OF_PLAYERS if t.takes(p)]
-    tile = min(possible, key=lambda t: t.clocks(p), default=None)
-    return tile if tile and tile.clocks(p) < others(p) else None
+    tile = min((t for t in OF_PLAYERS if t.takes(p)), key=lambda t: t.clocks(p), default=None)
+    other = min((t for t in (*OF_OTHERS, *TILES) if t.takes(p)), key=lambda t: t.clocks(p))
+    return tile if tile and tile.clocks(p) < other.clocks(p) * relative(other, p) else None
 
 
 def stages(tile: Tile) -> int:
