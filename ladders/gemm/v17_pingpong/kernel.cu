@@ -21,7 +21,7 @@
 // Gain      over gemm/v11_ahead, expected: 3 to 20 % where k is shorter than 400, nothing elsewhere. Measured on an
 //           H100, with the best tile of each: 10 to 25 % for short k, 3 to 12 % for long k, and 5 to 20 % where there
 //           are few tiles, as clusters cost less. In turn alone is worth 2 to 3 %.
-// Limits    as gemm/v11_ahead. Products of fewer than 4e8 terms are left to other rungs, which start faster.
+// Limits    as gemm/v11_ahead. Products of fewer than 2e8 terms are left to other rungs, which start faster.
 // Hazards   as gemm/v11_ahead. In addition: the turns are needed for correct results, not only for speed. A warpgroup
 //           waits for a stage by the parity of its phase, and would not notice that it is two phases early. When it is
 //           its turn, the other warpgroup has seen all earlier phases. The last tile is staged where the stages were,
