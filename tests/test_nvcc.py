@@ -32,6 +32,7 @@ def different_defines(variant: Variant) -> list[Defines]:
     return list({tuple(sorted(defines.items())): defines for defines in taken}.values())
 
 
+IN_TURN_AND_TOGETHER = ((3072, 3072, 3072), (1840, 288, 1960), (1704, 3072, 1672))
 WARPGROUPS: list[tuple[str, Any]] = [  # variants that use their products
     *((name, LAYER_2) for name in ("layers/custom", "m3/fp32_split")),
     *(("layers/fused", ConvPoolShape(**LAYER_2.fields, pool=pool)) for pool in (2, 4)),
@@ -39,6 +40,7 @@ WARPGROUPS: list[tuple[str, Any]] = [  # variants that use their products
     *(("gemm/v11_ahead", GemmShape(2048, 2048, 2048, "fp16", "fp16", constant=b)) for b in ("", "b")),
     *(("gemm/v11_ahead", GemmShape(6304, 3072, 768, "fp16", "fp16", constant=b)) for b in ("", "b")),
     ("gemm/v11_ahead", GemmShape(3136, 2128, 1688, "fp16", "fp16")),
+    *(("gemm/v17_pingpong", GemmShape(*sizes, "fp16", "fp16")) for sizes in IN_TURN_AND_TOGETHER),
     *(("gemm/v14_mixed", GemmShape(4096, 4096, 4096, "fp16", "fp16", layout)) for layout in ("nn", "tt")),
 ]
 

@@ -1,13 +1,9 @@
 // Part of kernel.cu: tiles of several rounds.
+#include "places.cuh"
 
 // A warpgroup computes the transpose of c: ROWS rows of c, and 64 columns, or 128 if PAIRS is 2. A block processes tile
 // after tile, while its loads run ahead. It stores a tile in pieces, which pass through a few buffers. The pieces of
 // the last tile are staged where the stages were, as those are no longer needed.
-
-// A bit for each of `count` blocks of a cluster, `step` ranks from one to the next.
-constexpr int every(int count, int step) { return count == 0 ? 0 : every(count - 1, step) << step | 1; }
-constexpr int B_MASK = every(SHARE_B, 1),
-              A_MASK = every(SHARE_A, SHARE_B);  // blocks below each other; beside each other
 
 // The mbarriers of pieces of c of each warpgroup: written by it, and read by the copy engine.
 struct Pieces {
@@ -17,19 +13,6 @@ struct Pieces {
   __device__ __forceinline__ void init() {
     for (int i = 0; i < WARPGROUPS; i++) ptx::mbarrier_init(full + i, 4), ptx::mbarrier_init(free + i, 1);
     ptx::mbarrier_init(&done, WARPGROUPS * 4);
-  }
-};
-
-// Tiles of a cluster, which has SHARE_B blocks below each other and SHARE_A blocks beside each other. BAND rows of
-// clusters are one band; in it, clusters follow each other column by column.
-struct Places {
-  int rows, columns;  // of clusters, in an entry
-  __device__ __forceinline__ void find(int i, int rank, int& row, int& column, int& entry) const {
-    entry = i / (rows * columns);
-    i -= entry * rows * columns;
-    const int first = i / (BAND * columns) * BAND, height = min(BAND, rows - first), in_band = i - first * columns;
-    row = ((first + in_band % height) * SHARE_B + rank % SHARE_B) * ROWS;
-    column = (in_band / height * SHARE_A + rank / SHARE_B) * COLUMNS;
   }
 };
 

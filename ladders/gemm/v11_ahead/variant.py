@@ -1,165 +1,29 @@
 """gemm/v11_ahead: tiles of many sizes that fill the rounds; constants are loaded before the wait."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
-from itertools import product
 
 from mini_dnn.ops.gemm import CODES, GemmShape
+from mini_dnn.plans.gemm_tiles import (
+    AT_ONCE,
+    FINAL,
+    OF_OTHERS,
+    ROUNDS,
+    SINGLE,
+    TILE_K,
+    TILES,
+    WIDE,
+    Tile,
+)
 from mini_dnn.variant import Call, Launch, TensorMap, Variant, ceil_div
 
 OTHERS, FINAL_RUNG = "gemm/v10_small", "gemm/v8_final"  # take what the kernels here do not make faster
-TILE_K = 64  # terms of a sum in a stage: rows of 128 bytes
 UNIT = 8  # elements of 16 bits that the copy engine moves at least
-SECTOR = 16  # elements in 32 bytes: a line of a box that starts within such a sector takes twice as long
 MOST_STAGES, LEAST_STAGES = 8, 4  # of a ring
 SHARED_BYTES = 226 * 1024  # of a block, for stages and sums
 BUSY_AHEAD = 4  # stages of b that are loaded before the wait, if most multiprocessors have a tile
-FEW_ROWS, FEW_COLUMNS = 64, 32  # boxes of b that are mostly outside are slow: tiles must not be low
-FOUR_K = 4096  # the longest sum that a cluster of four blocks was tried for
-MOST_SUMS = 1 << 25  # of tiles of several rounds: beyond that, the last round hardly counts
-WIDE_K = 128  # terms in the last steps, which multiply half of the columns at a time; a sum must be longer
 WIDE_STAGES, WIDE_AHEAD = 4, 2  # of a ring; of b, loaded before the wait
 WARP_BYTES = 4096  # of c on their way out
 BAND = 16  # rows of tiles
-SINGLE, WIDE, ROUNDS, FINAL, SMALL, PARTS = range(6)  # kinds of tiles; the last three are those of OTHERS
-
-# The model, in clocks at 1755 MHz, fitted to 2,000 times of 223 products on H100s
-AT_ONCE = {1: 132, 2: 66, 4: 30, 8: 15}  # clusters of so many blocks
-START = {SINGLE: 3590, WIDE: 2570, ROUNDS: 5520, FINAL: 4700, PARTS: 7800}  # launch, first loads, last stores
-AGAIN_CLOCKS = 940  # until a block has taken the place of another one
-STEP_CLOCKS = 66  # of a step, whatever its size
-PRODUCT = 0.79  # clocks for 2,048 products
-SHARED = 0.69  # clocks for 128 bytes that instructions read from shared memory, or that are loaded to it
-LINE = 2.14  # clocks for a line of 128 bytes from L2, if all multiprocessors load
-ALONE = 0.23  # the fraction of these clocks that remains if few multiprocessors load
-ODD_A, ODD_B = 0.71, 1.1  # lines to add for each, if every second one starts within a sector of 32 bytes
-STORE = 10.4  # elements of c that are stored in a clock
-CLUSTER_CLOCKS, FINAL_CLUSTER_CLOCKS = 2470, 110  # until all blocks of a cluster are there
-SPLIT_CLOCKS, SPLIT_CLOCK = 530, 0.085  # to hand over sums: once, and for each of them
-SPLIT_LOADS = 0.325  # of the clocks of a line, to add if blocks share k, because more lines are loaded
-# Of the tiles of gemm/v10_small: see Tile.of_small(). The last one is for sums that blocks add up in memory.
-SMALL_CLOCKS, SMALL_ROUND, SMALL_WAIT = 4000, 650, 142
-SMALL_BYTES_CLOCK, THREADS_BYTES_CLOCK, PART_BYTES_CLOCK = 60, 25, 2000
-
-
-@dataclass(frozen=True)
-class Tile:
-    """A tile of c, and its blocks."""
-
-    kind: int
-    rows: int
-    columns: int
-    blocks: int = 1  # of a multiprocessor at once
-    split: int = 1  # blocks of a cluster that share the k of a tile
-    share_a: int = 1  # blocks beside each other that share rows of a
-    share_b: int = 1  # blocks below each other that share columns of b
-    halves: bool = False  # whether rows are every second one: those start at the same place in a sector
-    parts: int = 1  # blocks that share k through memory
-
-    @property
-    def pairs(self) -> int:
-        """Products of 64 columns that a warpgroup computes in each step."""
-        return 2 if self.kind == ROUNDS and self.columns == 256 else 1
-
-    @property
-    def cluster(self) -> int:
-        """Blocks of a cluster."""
-        return self.split * self.share_a * self.share_b
-
-    @property
-    def step_bytes(self) -> int:
-        """Of a stage."""
-        return (self.rows + self.columns) * TILE_K * 2
-
-    def count(self, p: GemmShape) -> int:
-        """The number of clusters that cover c, in all entries of the batch."""
-        m, batch = (p.m // 2, 2) if self.halves else (p.m, p.batch)
-        return batch * ceil_div(m, self.rows * self.share_b) * ceil_div(p.n, self.columns * self.share_a)
-
-    def takes(self, p: GemmShape) -> bool:
-        """Whether the kernel can process it, and blocks of a cluster have something to share."""
-        steps = ceil_div(p.k, TILE_K)
-        if self.kind == WIDE:
-            return p.k > WIDE_K and self.count(p) <= AT_ONCE[1]
-        too_long = self.split > 2 and p.k > FOUR_K
-        if self.split > 1 and (too_long or self.count(p) > AT_ONCE[self.split] or steps < 2 * self.split):
-            return False
-        if self.kind == SINGLE and self.rows < FEW_ROWS and p.n <= FEW_COLUMNS < p.m:
-            return False
-        if self.kind == ROUNDS and p.batch * p.m * p.n > MOST_SUMS:
-            return False
-        if self.halves and (p.batch > 1 or p.m % 2 or p.pitches[0] % SECTOR == 0):
-            return False
-        m = p.m // 2 if self.halves else p.m
-        below, beside = self.rows * (self.share_b - 1) < m, self.columns * (self.share_a - 1) < p.n
-        return below and beside and steps >= self.parts
-
-    def clocks(self, p: GemmShape) -> float:
-        """The model: rounds of tiles, each as long as its products or its loads, and stores."""
-        steps, clusters = ceil_div(ceil_div(p.k, TILE_K), self.split * self.parts), self.count(p) * self.parts
-        if self.kind == SMALL:
-            return self.of_small(steps, clusters)
-        at_once = AT_ONCE[self.cluster]
-        beside = min(self.blocks, ceil_div(clusters, at_once))  # blocks of a multiprocessor
-        rounds = ceil_div(clusters, at_once * beside)
-        busy = min(1.0, clusters / rounds / at_once / beside)
-        odd_a = ODD_A * (p.pitches[0] % SECTOR > 0 and not self.halves)
-        odd_b = ODD_B * (p.pitches[1] % SECTOR > 0)
-        lines = self.rows / self.share_a * (1 + odd_a) + self.columns / self.share_b * (1 + odd_b)
-        split = 1 + SPLIT_LOADS * (self.split > 1)
-        loads = lines * LINE * (ALONE + (1 - ALONE) * busy) * split
-        products = self.rows * self.columns * TILE_K / 2048
-        width = self.rows if self.kind in (SINGLE, ROUNDS) else self.columns  # of the instruction
-        shared = products * (64 + 4096 / width) / 128 + self.rows + self.columns  # 128 bytes a clock
-        # as long as the longest of the three, and longer if others take about the same time
-        longest = sum(clocks**6 for clocks in (products * PRODUCT, shared * SHARED, loads)) ** (1 / 6)
-        sums = self.rows * self.columns * beside
-        clocks = START[self.kind] + rounds * (
-            steps * (STEP_CLOCKS + beside * longest) + sums / self.split / STORE
-        )
-        clocks += (self.kind == SINGLE) * (rounds - 1) * AGAIN_CLOCKS
-        if self.split > 1:
-            clocks += SPLIT_CLOCKS + sums * SPLIT_CLOCK
-        elif self.cluster > 1:
-            clocks += CLUSTER_CLOCKS if self.kind == ROUNDS else FINAL_CLUSTER_CLOCKS
-        return clocks + (self.parts > 1) * (4 * self.parts * sums * self.count(p) / PART_BYTES_CLOCK)
-
-    def of_small(self, steps: int, blocks: int) -> float:
-        """Clocks for tiles of gemm/v10_small: the latency or the rate of loads limits them."""
-        waits = steps * (SMALL_WAIT + self.step_bytes / SMALL_BYTES_CLOCK)
-        works = steps * self.step_bytes * blocks / AT_ONCE[1] / THREADS_BYTES_CLOCK
-        return SMALL_CLOCKS + (ceil_div(blocks, AT_ONCE[1]) - 1) * SMALL_ROUND + max(waits, works)
-
-
-def of_rounds() -> Iterator[Tile]:
-    """Tiles of several rounds."""
-    heights = {64: (64, 257, 32), 128: (64, 257, 16), 192: (64, 193, 16), 256: (128, 193, 16)}
-    shares = ((1, 1), (1, 2), (2, 1), (2, 2), (4, 1), (1, 4), (2, 4), (4, 2))
-    for columns, rows in heights.items():
-        for height, (share_a, share_b), halves in product(range(*rows), shares, (False, True)):
-            if height % (8 * share_a) == 0:
-                yield Tile(ROUNDS, height, columns, 1, 1, share_a, share_b, halves)
-
-
-TILES = (
-    *(Tile(SINGLE, rows, 64, 2) for rows in (16, 32)),
-    *(Tile(SINGLE, rows, columns) for columns in (64, 128) for rows in range(64, 161, 16)),
-    *(Tile(SINGLE, rows, 192) for rows in range(64, 145, 16)),
-    *(Tile(SINGLE, rows, 64, split=2) for rows in (32, 64, 96, 128)),
-    *(Tile(SINGLE, rows, 128, split=2) for rows in (64, 128, 160, 192)),
-    Tile(SINGLE, 128, 128, split=4),
-    *(Tile(WIDE, 128, columns) for columns in (192, 256)),
-    *of_rounds(),
-)
-OF_OTHERS = (
-    Tile(FINAL, 128, 256, share_b=2),
-    *(Tile(FINAL, rows, columns) for rows, columns in ((128, 128), (64, 128), (64, 64))),
-    *(Tile(FINAL, 64, columns, split=2) for columns in (64, 128)),
-    *(Tile(FINAL, side, side, split=4) for side in (64, 128)),
-    *(Tile(SMALL, 16, columns) for columns in (16, 32)),
-    Tile(PARTS, 64, 128, parts=4),
-)
 
 
 @cache

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from functools import cache
 
 from mini_dnn.ops.gemm import CODES, GemmShape
+from mini_dnn.plans.gemm_tiles import MOST_SUMS
 from mini_dnn.variant import Call, Launch, TensorMap, Variant, ceil_div
 
-OTHERS = "gemm/v12_eighths"  # takes what the kernel here does not make faster
+OTHERS = "gemm/v17_pingpong"  # takes what the kernel here does not make faster
 TILE_K = 64  # terms of a sum in a stage: rows of 128 bytes
 UNIT = 8  # elements of 16 bits that the copy engine moves at least
 STAGES = 3  # of the ring
@@ -31,6 +32,7 @@ LESS_FOR_N = 30  # columns: flat tiles read all of a once more, which takes as l
 LEAST_GAIN = 1.005  # that is expected
 LEAST = (1024, 1024, 512)  # rows, columns and terms of a sum, below which others have kernels for these
 FEWEST_ROUNDS = 2  # for fewer, OTHERS has other tiles
+MOST_IDLE = 1.05  # work of all multiprocessors over that of c, above which OTHERS is faster if it has tiles
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,9 @@ def choose(p: GemmShape) -> Cut | None:
     if not enough or p.out == "fp32" or p.beta or any(pitch % UNIT for pitch in p.pitches):
         return None
     cut, work = best(p)
-    suits = cut.tall > 0 and work >= FEWEST_ROUNDS and gain(p) >= LEAST_GAIN
+    sums = p.batch * p.m * p.n
+    full = sums > MOST_SUMS or work * CLUSTERS * ROWS * FLAT <= MOST_IDLE * sums
+    suits = cut.tall > 0 and work >= FEWEST_ROUNDS and gain(p) >= LEAST_GAIN and full
     return cut if suits else None
 
 

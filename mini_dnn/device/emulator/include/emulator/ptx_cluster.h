@@ -6,6 +6,8 @@
 namespace emulator::ptx {
 
 inline unsigned cluster_rank() { return emulator::cluster_rank(); }
+// From mini_dnn/ptx_elect.cuh.
+inline bool elect() { return threadIdx.x % 32 == 0; }
 EMULATOR_ACCESS void cluster_arrive(Site site = Site::current()) { emulator::cluster_arrive(false, site); }
 EMULATOR_ACCESS void cluster_arrive_relaxed(Site site = Site::current()) { emulator::cluster_arrive(true, site); }
 EMULATOR_ACCESS void cluster_wait(Site site = Site::current()) { emulator::cluster_wait("cluster_wait", site); }
