@@ -1,0 +1,160 @@
+// gemm/v16_idle: gemm/v14_mixed for operands whose rows start anywhere.
+//
+// Idea      TODO
+// Layout    TODO
+// Mapping   TODO
+// Roofline  TODO
+// Gain      TODO
+// Limits    TODO
+// Hazards   TODO
+// Source    TODO
+#include <mini_dnn/lines.cuh>
+
+using Operand = std::conditional_t<IN_TYPE == sums::fp16, ptx::Half, ptx::Bfloat>;
+using Out = sums::Element<OUT_TYPE>;
+
+constexpr bool A_TURNED = false, B_TURNED = false;
+constexpr int BOX_BYTES = 64 * TILE_K * 2;     // 64 rows of a, or columns of b
+constexpr int CONSUMERS = 2;                   // warpgroups that multiply
+constexpr int BUFFERS = 3, PART_BYTES = 2048;  // of a warp: parts of 16 rows and 64 columns of c on their way out
+constexpr int OWN_REGISTERS = 232, OTHERS_REGISTERS = 40;  // of a thread that multiplies, and of one that does not
+
+#include "../v8_final/stage.cuh"
+#include "../v14_mixed/tiles.cuh"
+
+constexpr int STAGE_BYTES = Tall::A_BYTES + Tall::B_BYTES;
+static_assert(TILE_K == 64 && THREADS == (CONSUMERS + 1) * 128, "warpgroups that multiply, and one that copies");
+
+#include "../v14_mixed/multiply.cuh"
+#include "../v12_eighths/store.cuh"
+#include "eighth.cuh"
+#include "copy.cuh"
+#include "loads.cuh"
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    gemm_idle(const __grid_constant__ ptx::TensorMap a_more, const __grid_constant__ ptx::TensorMap a_less,
+              const __grid_constant__ ptx::TensorMap b, const __grid_constant__ ptx::TensorMap c_more,
+              const __grid_constant__ ptx::TensorMap c_less, const Bits* b_from, Bits* b_to, int* flags, Out* c, int m,
+              int n, int k, int b_pitch, int b_to_pitch, int c_pitch, int rows, int tall_columns, int flat_columns,
+              int early, int copiers, float alpha) {
+  extern __shared__ __align__(1024) char memory[];  // stages; parts of c
+  __shared__ ptx::mbarrier full[STAGES], empty[STAGES];
+  const Copy copy{b_from, b_to, flags, n, k, b_pitch, b_to_pitch};
+  if (int(blockIdx.x) < copiers) {
+    ptx::grid_launch_dependents();
+    ptx::grid_wait();
+    copy.late(early, copiers);
+    return;
+  }
+  const int rank = ptx::cluster_rank(), cluster = (int(blockIdx.x) - copiers) / 2;
+  const int clusters = (int(gridDim.x) - copiers) / 2;
+  const Eighths eighths{m, k};
+  const Tiles tiles{rows, tall_columns, flat_columns, 1};
+  const int count = tiles.count();
+  const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);  // so the compiler knows that a warp agrees
+  if (threadIdx.x == CONSUMERS * 128) {
+    ptx::tensor_prefetch(a_more);
+    ptx::tensor_prefetch(a_less);
+    ptx::tensor_prefetch(b);
+    for (int i = 0; i < STAGES; i++) {
+      ptx::mbarrier_init(full + i, 1);
+      ptx::mbarrier_init(empty + i, 2 * CONSUMERS * 4);  // the warps of both blocks that multiply
+    }
+    ptx::fence_mbarrier_init();
+    ptx::fence_proxy_async();
+  }
+  __syncthreads();  // the mbarriers are initialised
+  ptx::cluster_arrive_relaxed();
+  ptx::cluster_wait();  // those of the other block, too: each block fills stages of the other one
+  ptx::grid_launch_dependents();
+
+  Stage stage;
+  if (warpgroup == CONSUMERS) {
+    ptx::setmaxnreg_dec<OTHERS_REGISTERS>();
+    if (threadIdx.x == CONSUMERS * 128) {
+      const Loads loads{a_more, a_less, b, memory, full, empty, eighths, n};
+      bool back = false;
+      ptx::grid_wait();
+      for (int i = cluster; i < count; i += clusters, back = !back) {
+        int row, column, entry;
+        tiles.find(i, rank, row, column, entry);
+        if (copiers > 0) copy.wait(column + (i < tiles.tall() ? Tall::COLUMNS : Flat::COLUMNS), early, copiers);
+        if (i < tiles.tall())
+          loads.tile<Tall>(stage, back, rank, row, column);
+        else
+          loads.tile<Flat>(stage, back, rank, row, column);
+      }
+    }
+  } else {
+    ptx::setmaxnreg_inc<OWN_REGISTERS>();
+    const int lane = threadIdx.x % 32;
+    char* const own = memory + STAGES * STAGE_BYTES + threadIdx.x / 32 * (BUFFERS * PART_BYTES);
+    auto release = [&](int index) {
+      if (lane < 2) ptx::mbarrier_arrive_cluster(empty + index, lane);
+    };
+    auto put = [&](auto& d, int row, int column) {  // rows of a warp
+      const Unit unit = eighths.unit(row);
+      const sums::Matrix<Out> to{c,     c + (long long)unit.eighth * c_pitch, eighths.rows(unit.eighth), n, 8 * c_pitch,
+                                 alpha, 0.0f};
+      store_pieces(d, unit.eighth < m % 8 ? c_more : c_less, to, own, unit.eighth * c_pitch + column, unit.row, column);
+    };
+    auto make = [&](auto kind, int i) {
+      using Tile = decltype(kind);
+      float d[Tile::GROUPS][4];
+      int row, column, entry, step = 1, before = stage.index;  // the stage of the previous step
+      tiles.find(i, rank, row, column, entry);
+      const int steps = eighths.steps(row);
+      // The first step does not read d. It is outside of the loop, so that ptxas sees that d ends with its tile.
+      ptx::mbarrier_wait(full + stage.index, stage.parity);
+      ptx::wgmma_fence();
+      multiply<Tile>(d, memory + stage.index * STAGE_BYTES, warpgroup, false);
+      ptx::wgmma_commit();
+      stage.next();
+#pragma unroll 1
+      do {
+        ptx::mbarrier_wait(full + stage.index, stage.parity);
+        ptx::wgmma_fence();
+        multiply<Tile>(d, memory + stage.index * STAGE_BYTES, warpgroup, true);
+        ptx::wgmma_commit();
+        ptx::wgmma_wait<1>();  // the previous step is complete: its stage may be filled again
+        release(before);
+        before = stage.index;
+        stage.next();
+      } while (++step < steps - (Tile::TALL ? TAIL : 0));
+
+      tiles.find(i, rank, row, column, entry);
+      row += warpgroup * (Tile::ROWS / 2) + threadIdx.x / 32 % 4 * 16;
+      if (lane == 0) ptx::bulk_wait_read<0>();
+      if constexpr (Tile::TALL) {
+        // The last steps compute half of the sums, and then the other half while the first one is stored.
+        for (int j = 0; j < TAIL; j++) {
+          const int index = stage.index + j;
+          ptx::mbarrier_wait(full + index % STAGES, stage.parity ^ (index >= STAGES));
+        }
+        ptx::wgmma_fence();
+        multiply_last<Tile, 0>(d, memory, stage, warpgroup);
+        ptx::wgmma_wait<1>();
+        release(before);
+        multiply_last<Tile, 1>(d, memory, stage, warpgroup);
+        ptx::wgmma_wait<1>(half_of<0>(d));
+        put(half_of<0>(d), row, column);
+        ptx::wgmma_wait<0>(half_of<1>(d));
+        for (int j = 0; j < TAIL; j++, stage.next()) release(stage.index);
+        put(half_of<1>(d), row + 64, column);
+      } else {
+        ptx::wgmma_wait<0>(d);
+        release(before);
+        put(d, row, column);
+      }
+    };
+    for (int i = cluster; i < count; i += clusters) {
+      if (i < tiles.tall())
+        make(Tall(), i);
+      else
+        make(Flat(), i);
+    }
+    if (lane == 0) ptx::bulk_wait_read<0>();
+  }
+  ptx::cluster_arrive_relaxed();  // the other block may still write to this one
+  ptx::cluster_wait();
+}
