@@ -27,7 +27,7 @@ static_assert(TILE_K == 64 && THREADS == (CONSUMERS + 1) * 128, "warpgroups that
 
 #include "../v14_mixed/multiply.cuh"
 #include "../v12_eighths/store.cuh"
-#include "eighth.cuh"
+#include "classes.cuh"
 #include "copy.cuh"
 #include "loads.cuh"
 
@@ -48,7 +48,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   }
   const int rank = ptx::cluster_rank(), cluster = (int(blockIdx.x) - copiers) / 2;
   const int clusters = (int(gridDim.x) - copiers) / 2;
-  const Eighths eighths{m, k};
+  const Rows order{m, k};
   const Tiles tiles{rows, tall_columns, flat_columns, 1};
   const int count = tiles.count();
   const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);  // so the compiler knows that a warp agrees
@@ -72,7 +72,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   if (warpgroup == CONSUMERS) {
     ptx::setmaxnreg_dec<OTHERS_REGISTERS>();
     if (threadIdx.x == CONSUMERS * 128) {
-      const Loads loads{a_more, a_less, b, memory, full, empty, eighths, n};
+      const Loads loads{a_more, a_less, b, memory, full, empty, order, n};
       bool back = false;
       ptx::grid_wait();
       for (int i = cluster; i < count; i += clusters, back = !back) {
@@ -93,17 +93,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       if (lane < 2) ptx::mbarrier_arrive_cluster(empty + index, lane);
     };
     auto put = [&](auto& d, int row, int column) {  // rows of a warp
-      const Unit unit = eighths.unit(row);
-      const sums::Matrix<Out> to{c,     c + (long long)unit.eighth * c_pitch, eighths.rows(unit.eighth), n, 8 * c_pitch,
+      const Unit unit = order.unit(row);
+      const sums::Matrix<Out> to{c,     c + (long long)unit.of * c_pitch, order.count(unit.of), n, PERIOD * c_pitch,
                                  alpha, 0.0f};
-      store_pieces(d, unit.eighth < m % 8 ? c_more : c_less, to, own, unit.eighth * c_pitch + column, unit.row, column);
+      store_pieces(d, unit.of < m % PERIOD ? c_more : c_less, to, own, unit.of * c_pitch + column, unit.row, column);
     };
     auto make = [&](auto kind, int i) {
       using Tile = decltype(kind);
       float d[Tile::GROUPS][4];
       int row, column, entry, step = 1, before = stage.index;  // the stage of the previous step
       tiles.find(i, rank, row, column, entry);
-      const int steps = eighths.steps(row);
+      const int steps = order.steps(row);
       // The first step does not read d. It is outside of the loop, so that ptxas sees that d ends with its tile.
       ptx::mbarrier_wait(full + stage.index, stage.parity);
       ptx::wgmma_fence();

@@ -1,21 +1,21 @@
 // Part of kernel.cu: one thread of a block starts the copy engine.
 
 struct Loads {
-  // The copy engine sees eight rows of a as one row: of eighths with one row more than others, and of those.
+  // The copy engine sees PERIOD rows of a as one row: of classes with one row more than others, and of those.
   const ptx::TensorMap &a_more, &a_less, &b;
   char* memory;
   ptx::mbarrier *full, *empty;
-  const Eighths& eighths;
+  const Rows& order;
   int n;
 
   // The steps of a tile, from the first to the last or, `back`, the other way round.
   template <class Tile>
   __device__ __forceinline__ void tile(Stage& stage, bool back, int rank, int row, int column) const {
-    const int steps = eighths.steps(row);
-    const Unit unit = eighths.unit(row);
-    const ptx::TensorMap& a = unit.eighth < eighths.m % 8 ? a_more : a_less;
+    const int steps = order.steps(row);
+    const Unit unit = order.unit(row);
+    const ptx::TensorMap& a = unit.of < order.m % PERIOD ? a_more : a_less;
     // A box that lies outside is slow: rows or columns that are not stored are some that are there
-    const int y = min(unit.row + (Tile::TALL ? rank * 128 : 0), eighths.rows(unit.eighth) - 1);
+    const int y = min(unit.row + (Tile::TALL ? rank * 128 : 0), order.count(unit.of) - 1);
     const int last = (n - 1) / 64 * 64;
 #pragma unroll 1
     for (int step = 0; step < steps; step++, stage.next()) {
@@ -24,7 +24,7 @@ struct Loads {
       char *const to_a = memory + stage.index * STAGE_BYTES, *const to_b = to_a + Tile::A_BYTES;
       ptx::mbarrier_wait(empty + stage.index, stage.parity ^ 1);
       ptx::mbarrier_arrive_expect_tx(ready, Tile::A_BYTES + Tile::B_BYTES);
-      const int x = unit.eighth * eighths.k - unit.shift + at;
+      const int x = unit.of * order.k - unit.shift + at;
       if constexpr (Tile::TALL)  // half of the rows, for both blocks
         ptx::tensor_load_multicast(to_a + rank * (2 * BOX_BYTES), a, x, y, ready, 3);
       else

@@ -17,13 +17,14 @@ BAND = 4  # columns of pairs of tiles in a band; they are computed band after ba
 THREADS = 384  # two warpgroups that multiply, one that copies
 STAGE_BYTES = (256 + 192) * TILE_K * 2  # of a tall tile; a flat one needs less
 STAGED_BYTES = 8 * 3 * 2048  # of c on their way out: for each warp, three parts of 16 rows and 64 columns
-LARGEST = 1 << 27  # pitch: places in eight rows are ints
+LARGEST = 1 << 26  # pitch: places in PERIOD rows are ints
 
 STRIP = 256  # columns of b that are copied together
 DEEP = 8  # rows of b that a lane has on their way
 
 # A cluster has two blocks. Its pair of tiles has 256 rows of c, and so many columns.
 ROWS = 256
+PERIOD = 16
 TALL, FLAT = 384, 256  # two tiles of 256 x 192; two tiles of 128 x 256
 CLUSTERS = 66  # at once on an H100 or H200, as a block takes nearly all shared memory
 TALL_WORK = 1.5  # of a round of tall tiles, where 1 is that of flat ones
@@ -49,7 +50,7 @@ def rounds(count: int) -> int:
 
 def rows_of_pairs(p: GemmShape) -> int:
     """Pairs of tiles below each other: those of each eighth have ROWS of its rows."""
-    return EIGHT * ceil_div(ceil_div(p.m, EIGHT), ROWS)
+    return PERIOD * ceil_div(ceil_div(p.m, PERIOD), ROWS)
 
 
 @cache
@@ -76,7 +77,7 @@ def possible(p: GemmShape) -> bool:
     """Whether a can be read by eighths, and c written by tensor copies."""
     lying = p.layout == "nn" and p.batch == 1 and p.pitches[0] == p.k and p.k % EIGHT > 0
     by_pieces = p.out != "fp32" and not p.beta
-    return lying and by_pieces and p.dtype != "fp32" and p.m >= EIGHT and max(p.pitches) < LARGEST
+    return lying and by_pieces and p.dtype != "fp32" and p.m >= PERIOD and max(p.pitches) < LARGEST
 
 
 @cache
@@ -110,15 +111,15 @@ def scratch(p: GemmShape) -> dict[str, Array]:
 def defines(p: GemmShape) -> dict[str, int]:
     """The types, which the compiler has to know."""
     return {
-        **{"TILE_K": TILE_K, "STAGES": STAGES, "TAIL": TAIL, "BAND": BAND, "THREADS": THREADS, "DEEP": DEEP},
+        **{"TILE_K": TILE_K, "STAGES": STAGES, "TAIL": TAIL, "BAND": BAND, "THREADS": THREADS, "DEEP": DEEP, "PERIOD": PERIOD},
         **{"IN_TYPE": CODES[p.dtype], "OUT_TYPE": CODES[p.out]},
     }
 
 
 def eighths(buffer: str, p: GemmShape, pitch: int, box: tuple[int, int]) -> tuple[TensorMap, TensorMap]:
     """How tensor copies see rows: eight of them as one, which is aligned. The last one may have fewer."""
-    more = TensorMap(buffer, box, (ceil_div(p.m, EIGHT), (p.m % EIGHT or EIGHT) * pitch), (EIGHT * pitch,))
-    return more, replace(more, shape=(p.m // EIGHT, EIGHT * pitch))
+    more = TensorMap(buffer, box, (ceil_div(p.m, PERIOD), (p.m % PERIOD or PERIOD) * pitch), (PERIOD * pitch,))
+    return more, replace(more, shape=(p.m // PERIOD, PERIOD * pitch))
 
 
 def plan(p: GemmShape) -> list[Launch | Call]:
