@@ -28,6 +28,7 @@ static_assert(TILE_K == 64 && THREADS == (CONSUMERS + 1) * 128, "warpgroups that
 #include "../v14_mixed/multiply.cuh"
 #include "../v12_eighths/store.cuh"
 #include "classes.cuh"
+#include "first.cuh"
 #include "copy.cuh"
 #include "loads.cuh"
 
@@ -107,7 +108,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       // The first step does not read d. It is outside of the loop, so that ptxas sees that d ends with its tile.
       ptx::mbarrier_wait(full + stage.index, stage.parity);
       ptx::wgmma_fence();
-      multiply<Tile>(d, memory + stage.index * STAGE_BYTES, warpgroup, false);
+      multiply_first<Tile>(d, memory + stage.index * STAGE_BYTES, warpgroup, __shfl_sync(~0u, order.first(row), 0));
       ptx::wgmma_commit();
       stage.next();
 #pragma unroll 1

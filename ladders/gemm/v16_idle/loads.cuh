@@ -8,7 +8,7 @@ struct Loads {
   const Rows& order;
   int n;
 
-  // The steps of a tile, from the first to the last or, `back`, the other way round.
+  // The steps of a tile: the last one, and then the others from the first one on or, `back`, the other way round.
   template <class Tile>
   __device__ __forceinline__ void tile(Stage& stage, bool back, int rank, int row, int column) const {
     const int steps = order.steps(row);
@@ -19,7 +19,7 @@ struct Loads {
     const int last = (n - 1) / 64 * 64;
 #pragma unroll 1
     for (int step = 0; step < steps; step++, stage.next()) {
-      const int at = (back ? steps - 1 - step : step) * TILE_K;
+      const int at = (back || step == 0 ? steps - 1 - step : step - 1) * TILE_K;
       ptx::mbarrier* const ready = full + stage.index;
       char *const to_a = memory + stage.index * STAGE_BYTES, *const to_b = to_a + Tile::A_BYTES;
       ptx::mbarrier_wait(empty + stage.index, stage.parity ^ 1);
