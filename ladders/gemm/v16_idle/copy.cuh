@@ -1,13 +1,8 @@
 // Part of kernel.cu: the copy of b whose rows start with lines of the cache.
 
-using lines::Bits;
+#include "../v13_split/fence.cuh"
 
-// Orders writes to global memory before reads by the copy engine, and the reverse.
-__device__ __forceinline__ void fence_proxy_async_global() {
-#ifndef MINI_DNN_EMULATOR
-  asm volatile("fence.proxy.async.global;" ::: "memory");
-#endif
-}
+using lines::Bits;
 
 // b is copied in strips of 256 columns. A flag for each strip counts the blocks that have copied their part of it.
 struct Copy {
