@@ -21,3 +21,28 @@ struct Rows {
   __device__ __forceinline__ int steps(int row) const { return (k + unit(row).shift + TILE_K - 1) / TILE_K; }
   __device__ __forceinline__ int first(int row) const { return (k + unit(row).shift - 1) % TILE_K / 16 + 1; }
 };
+
+// As gemm/v14_mixed, but the first band of tall tiles has FIRST columns. Each of the next ones has twice as many, and at
+// most BAND, so that copies of b need not be far ahead.
+struct Places {
+  int rows, tall_columns, flat_columns, first;  // rows and columns of pairs of tiles; columns of the first band
+
+  __device__ __forceinline__ int tall() const { return rows * tall_columns; }
+  __device__ __forceinline__ int count() const { return tall() + rows * flat_columns; }
+  __device__ __forceinline__ void find(int i, int rank, int& row, int& column) const {
+    const bool is_tall = i < tall();
+    if (!is_tall) i -= tall();
+    int start = 0, width = is_tall ? first : BAND, band = 0;  // first column and width of the band
+    for (; i >= width * rows; band++) {
+      i -= width * rows;
+      start += width;
+      width = min(2 * width, BAND);
+    }
+    width = min(width, (is_tall ? tall_columns : flat_columns) - start);
+    const int down = i / width;
+    column = start + i % width;
+    row = band % 2 ? rows - 1 - down : down;
+    row = is_tall ? row * Tall::ROWS : (row * 2 + rank) * Flat::ROWS;
+    column = is_tall ? (column * 2 + rank) * Tall::COLUMNS : tall_columns * 2 * Tall::COLUMNS + column * Flat::COLUMNS;
+  }
+};

@@ -1,54 +1,72 @@
-// Part of kernel.cu: the copy of b whose rows start with lines of the cache.
+// Part of kernel.cu: the copy of b, whose rows start with lines of the cache.
 
 #include "../v13_split/fence.cuh"
 
 using lines::Bits;
 
-// b is copied in strips of 256 columns. A flag for each strip counts the blocks that have copied their part of it.
+// b is copied in strips of 256 columns, in the order in which tiles need them. A warp has GROUP rows of a strip in each
+// place of its ring, RING groups in all. Bulk copies bring them to shared memory from the multiple of 16 bytes before
+// their first column on. They are shifted in registers on their way out.
 struct Copy {
-  static constexpr int STRIP = 256, WARPS = THREADS / 32;
+  static constexpr int STRIP = 256, WARPS = THREADS / 32, GROUP = 8, RING = 4;
+  static constexpr int ROW_BYTES = (STRIP + 8) * 2, GROUP_BYTES = GROUP * ROW_BYTES;
   const Bits* from;
   Bits* to;
-  int* flags;
+  int* flags;  // for each strip, the number of blocks that have copied their part of it
   int n, k, pitch, to_pitch;
 
-  // The part of a strip of block `rank` of `blocks`. A lane copies 8 columns of DEEP rows at a time.
-  __device__ __forceinline__ void strip(int number, int rank, int blocks) const {
-    const int column = number * STRIP + threadIdx.x % 32 * 8, count = min(n - column, 8);
+  // The part of block `rank` of `blocks` of strips from `first` to before `last`. `done(strip)` is called after each.
+  template <class Done>
+  __device__ __forceinline__ void strips(char* memory, int first, int last, int rank, int blocks, Done done) const {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, step = WARPS * blocks;
+    const int turns = (k + GROUP * step - 1) / (GROUP * step);  // of a warp, for each strip
     const long long end = ((long long)(k - 1) * pitch + n) / 8 * 8;  // of whole pieces of 16 bytes
-    const int step = WARPS * blocks;
-    for (int first = rank * WARPS + threadIdx.x / 32; first < k; first += DEEP * step) {
-      lines::Pieces found[DEEP];
-      const long long start = (long long)first * pitch + column, next = (long long)step * pitch;
+    char* const ring = memory + warp * RING * GROUP_BYTES;
+    ptx::mbarrier* const arrived =
+        reinterpret_cast<ptx::mbarrier*>(memory + WARPS * RING * GROUP_BYTES) + warp * RING;
+    if (lane == 0) {
+      for (int i = 0; i < RING; i++) ptx::mbarrier_init(arrived + i, GROUP);
+      ptx::fence_mbarrier_init();
+      ptx::fence_proxy_async();
+    }
+    __syncwarp();
+    auto row_of = [&](int turn, int i) { return rank * WARPS + warp + (turn % turns * GROUP + i) * step; };
+    auto column_of = [&](int turn) { return (first + turn / turns) * STRIP; };
+    auto load = [&](int turn) {  // a row for each lane
+      if (lane >= GROUP || turn >= (last - first) * turns) return;
+      const int row = row_of(turn, lane), column = column_of(turn);
+      const long long at = (long long)row * pitch + column;
+      const int shift = int(at) & 7, pieces = (shift + min(STRIP, n - column) + 7) / 8;
+      const int count = row < k ? int(max(min(8ll * pieces, end - (at - shift)), 0ll)) : 0;  // of elements
+      ptx::mbarrier_arrive_expect_tx(arrived + turn % RING, count * 2);
+      if (count > 0)
+        ptx::bulk_load(ring + turn % RING * GROUP_BYTES + lane * ROW_BYTES, from + (at - shift), count * 2,
+                       arrived + turn % RING);
+    };
+    for (int turn = 0; turn < RING; turn++) load(turn);
+    for (int turn = 0; turn < (last - first) * turns; turn++) {
+      const int column = column_of(turn) + lane * 8, count = min(n - column, 8);
+      ptx::mbarrier_wait(arrived + turn % RING, turn / RING % 2);
 #pragma unroll
-      for (int i = 0; i < DEEP; i++) {
-        const long long at = start + i * next;
-        const int shift = int(at) & 7, there = first + i * step < k ? count : 0;
-        found[i] = lines::read(reinterpret_cast<const uint4*>(from + (at - shift)), shift,
-                               int(min((long long)there, end - at)));
+      for (int i = 0; i < GROUP; i++) {
+        const int row = row_of(turn, i);
+        if (count <= 0 || row >= k) break;
+        const long long at = (long long)row * pitch + column;
+        const int shift = int(at) & 7;
+        const auto* const eight =
+            reinterpret_cast<const uint4*>(ring + turn % RING * GROUP_BYTES + i * ROW_BYTES) + lane;
+        const lines::Pieces found = lines::read(eight, shift, int(min((long long)count, end - at)));
+        Bits* const place = to + (long long)row * to_pitch + column;
+        *reinterpret_cast<uint4*>(place) = lines::aligned(found, shift, count);
+        lines::add_last(place, from, at, count, end);
       }
-#pragma unroll
-      for (int i = 0; i < DEEP; i++) {
-        if (count <= 0 || first + i * step >= k) break;
-        const long long at = start + i * next;
-        Bits* const eight = to + (long long)(first + i * step) * to_pitch + column;
-        *reinterpret_cast<uint4*>(eight) = lines::aligned(found[i], int(at) & 7, count);
-        lines::add_last(eight, from, at, count, end);
-      }
+      __syncwarp();  // all lanes have read this place of the ring
+      load(turn + RING);
+      if (turn % turns == turns - 1) done(first + turn / turns);
     }
   }
 
-  // All strips from `first` on, in the order in which tiles need them, by the first `blocks` blocks.
-  __device__ __forceinline__ void late(int first, int blocks) const {
-    for (int i = first; i * STRIP < n; i++) {
-      strip(i, blockIdx.x, blocks);
-      fence_proxy_async_global();
-      __threadfence();
-      __syncthreads();
-      if (threadIdx.x == 0) atomicAdd(flags + i, 1);
-    }
-  }
-  // Until columns up to `last` are there.
+  // Until columns before `last` are there, if copies of strips from `early` on run beside the product.
   __device__ __forceinline__ void wait(int last, int early, int blocks) const {
     const int strip = (min(last, n) - 1) / STRIP;
     if (strip < early) return;
@@ -59,12 +77,13 @@ struct Copy {
   }
 };
 
-// Copies the first strips: blockIdx.y is the strip, and blockIdx.x the part of its rows. The first block clears the
-// flags.
+// Copies the first strips, and clears the flags.
 extern "C" __global__ void __launch_bounds__(THREADS)
-    copy_early(const Bits* from, Bits* to, int* flags, int n, int k, int pitch, int to_pitch) {
+    copy_early(const Bits* from, Bits* to, int* flags, int n, int k, int pitch, int to_pitch, int early) {
+  extern __shared__ __align__(1024) char memory[];
+  const Copy copy{from, to, flags, n, k, pitch, to_pitch};
   ptx::grid_wait();
-  if (blockIdx.x + blockIdx.y == 0)
+  if (blockIdx.x == 0)
     for (int i = threadIdx.x; i * Copy::STRIP < n; i += THREADS) flags[i] = 0;
-  Copy{from, to, flags, n, k, pitch, to_pitch}.strip(blockIdx.y, blockIdx.x, gridDim.x);
+  copy.strips(memory, 0, early, blockIdx.x, gridDim.x, [](int) {});
 }

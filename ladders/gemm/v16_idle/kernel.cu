@@ -37,20 +37,25 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
               const __grid_constant__ ptx::TensorMap b, const __grid_constant__ ptx::TensorMap c_more,
               const __grid_constant__ ptx::TensorMap c_less, const Bits* b_from, Bits* b_to, int* flags, Out* c, int m,
               int n, int k, int b_pitch, int b_to_pitch, int c_pitch, int rows, int tall_columns, int flat_columns,
-              int early, int copiers, float alpha) {
+              int first, int early, int copiers, float alpha) {
   extern __shared__ __align__(1024) char memory[];  // stages; parts of c
   __shared__ ptx::mbarrier full[STAGES], empty[STAGES];
   const Copy copy{b_from, b_to, flags, n, k, b_pitch, b_to_pitch};
   if (int(blockIdx.x) < copiers) {
     ptx::grid_launch_dependents();
     ptx::grid_wait();
-    copy.late(early, copiers);
+    copy.strips(memory, early, (n + Copy::STRIP - 1) / Copy::STRIP, blockIdx.x, copiers, [&](int strip) {
+      fence_proxy_async_global();
+      __threadfence();
+      __syncthreads();
+      if (threadIdx.x == 0) atomicAdd(flags + strip, 1);
+    });
     return;
   }
   const int rank = ptx::cluster_rank(), cluster = (int(blockIdx.x) - copiers) / 2;
   const int clusters = (int(gridDim.x) - copiers) / 2;
   const Rows order{m, k};
-  const Tiles tiles{rows, tall_columns, flat_columns, 1};
+  const Places tiles{rows, tall_columns, flat_columns, first};
   const int count = tiles.count();
   const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);  // so the compiler knows that a warp agrees
   if (threadIdx.x == CONSUMERS * 128) {
@@ -77,8 +82,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       bool back = false;
       ptx::grid_wait();
       for (int i = cluster; i < count; i += clusters, back = !back) {
-        int row, column, entry;
-        tiles.find(i, rank, row, column, entry);
+        int row, column;
+        tiles.find(i, rank, row, column);
         if (copiers > 0) copy.wait(column + (i < tiles.tall() ? Tall::COLUMNS : Flat::COLUMNS), early, copiers);
         if (i < tiles.tall())
           loads.tile<Tall>(stage, back, rank, row, column);
@@ -102,8 +107,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     auto make = [&](auto kind, int i) {
       using Tile = decltype(kind);
       float d[Tile::GROUPS][4];
-      int row, column, entry, step = 1, before = stage.index;  // the stage of the previous step
-      tiles.find(i, rank, row, column, entry);
+      int row, column, step = 1, before = stage.index;  // the stage of the previous step
+      tiles.find(i, rank, row, column);
       const int steps = order.steps(row);
       // The first step does not read d. It is outside of the loop, so that ptxas sees that d ends with its tile.
       ptx::mbarrier_wait(full + stage.index, stage.parity);
@@ -123,7 +128,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         stage.next();
       } while (++step < steps - (Tile::TALL ? TAIL : 0));
 
-      tiles.find(i, rank, row, column, entry);
+      tiles.find(i, rank, row, column);
       row += warpgroup * (Tile::ROWS / 2) + threadIdx.x / 32 % 4 * 16;
       if (lane == 0) ptx::bulk_wait_read<0>();
       if constexpr (Tile::TALL) {

@@ -13,14 +13,14 @@ EIGHT = 8  # rows of a from one to the next of an eighth; elements of 16 bits in
 LINE = 64  # elements of 16 bits in a line of the cache
 STAGES = 3  # of the ring
 TAIL = 2  # steps, the last ones, that compute half of the sums of a tall tile at a time
-BAND = 4  # columns of pairs of tiles in a band; they are computed band after band
+BAND = 8  # columns of pairs of tiles in a band; they are computed band after band
 THREADS = 384  # two warpgroups that multiply, one that copies
 STAGE_BYTES = (256 + 192) * TILE_K * 2  # of a tall tile; a flat one needs less
 STAGED_BYTES = 8 * 3 * 2048  # of c on their way out: for each warp, three parts of 16 rows and 64 columns
 LARGEST = 1 << 26  # pitch: places in PERIOD rows are ints
 
 STRIP = 256  # columns of b that are copied together
-DEEP = 8  # rows of b that a lane has on their way
+RING_BYTES = 12 * 4 * (8 * 528 + 8)  # of a block that copies: for each warp, four groups of eight rows of a strip
 
 # A cluster has two blocks. Its pair of tiles has 256 rows of c, and so many columns.
 ROWS = 256
@@ -30,6 +30,7 @@ CLUSTERS = 66  # at once on an H100 or H200, as a block takes nearly all shared 
 TALL_WORK = 1.5  # of a round of tall tiles, where 1 is that of flat ones
 FLAT_COST = 1.03  # time for a unit of work, where 1 is that of tall tiles
 EARLY = 6
+FIRST = 0
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Cut:
     tall: int  # columns of tall ones
     flat: int  # columns of flat ones, which cover the rest
     clusters: int  # that multiply
+    first: int = 1  # columns of tall ones in the first band
     early: int = 0  # strips of b that are copied before the product
     copiers: int = 0  # blocks that copy the other strips
 
@@ -70,7 +72,7 @@ def best(p: GemmShape) -> Cut:
         return cut
     copiers = 2 * (CLUSTERS - cut.clusters)
     strips = ceil_div(p.n, STRIP)
-    return replace(cut, early=min(EARLY, strips) if copiers else strips, copiers=copiers)
+    return replace(cut, first=FIRST or max(1, cut.clusters // rows), early=min(EARLY, strips) if copiers else strips, copiers=copiers)
 
 
 def possible(p: GemmShape) -> bool:
@@ -111,7 +113,7 @@ def scratch(p: GemmShape) -> dict[str, Array]:
 def defines(p: GemmShape) -> dict[str, int]:
     """The types, which the compiler has to know."""
     return {
-        **{"TILE_K": TILE_K, "STAGES": STAGES, "TAIL": TAIL, "BAND": BAND, "THREADS": THREADS, "DEEP": DEEP, "PERIOD": PERIOD},
+        **{"TILE_K": TILE_K, "STAGES": STAGES, "TAIL": TAIL, "BAND": BAND, "THREADS": THREADS, "PERIOD": PERIOD},
         **{"IN_TYPE": CODES[p.dtype], "OUT_TYPE": CODES[p.out]},
     }
 
@@ -131,12 +133,12 @@ def plan(p: GemmShape) -> list[Launch | Call]:
     b, flags = ("b_packed", "flags") if copied else ("b", "c")  # what is not read
     sizes = (p.n, p.k, p.pitches[1], b_pitch(p))
     if copied:
-        grid = (ceil_div(p.k, THREADS // 32 * DEEP), max(cut.early, 1))
-        launches.append(Launch("copy_early", grid, (THREADS,), ("b", b, flags, *sizes), early=True))
+        args = ("b", b, flags, *sizes, cut.early)
+        launches.append(Launch("copy_early", (2 * CLUSTERS,), (THREADS,), args, RING_BYTES, early=True))
     map_of_b = TensorMap(b, (TILE_K, 64), (p.k, p.n), (b_pitch(p),))
     maps = (*eighths("a", p, p.k, (128, TILE_K)), map_of_b, *eighths("c", p, p.pitches[2], (16, 64)))
     args = (*maps, "b", b, flags, "c", p.m, *sizes, p.pitches[2])
-    args += (rows_of_pairs(p), cut.tall, cut.flat, cut.early, cut.copiers, float(p.alpha))
+    args += (rows_of_pairs(p), cut.tall, cut.flat, cut.first, cut.early, cut.copiers, float(p.alpha))
     shared = STAGES * STAGE_BYTES + STAGED_BYTES
     blocks = 2 * cut.clusters + cut.copiers
     launches.append(Launch("gemm_idle", (blocks,), (THREADS,), args, shared, cluster=2, early=True))
