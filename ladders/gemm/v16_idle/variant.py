@@ -69,7 +69,7 @@ def best(p: GemmShape) -> Cut:
         found.append((cost, tall * TALL + flat * FLAT, flat, Cut(tall, flat, clusters)))
     *_, cut = min(found, key=lambda one: one[:3])
     if p.pitches[1] % EIGHT == 0:
-        return cut
+        return replace(cut, first=BAND)
     copiers = 2 * (CLUSTERS - cut.clusters)
     strips = ceil_div(p.n, STRIP)
     return replace(cut, first=FIRST or max(1, cut.clusters // rows), early=min(EARLY, strips) if copiers else strips, copiers=copiers)
