@@ -30,36 +30,44 @@ struct Copy {
       ptx::fence_proxy_async();
     }
     __syncwarp();
-    auto row_of = [&](int turn, int i) { return rank * WARPS + warp + (turn % turns * GROUP + i) * step; };
+    // All rows of a warp start at the same distance from a multiple of 16 bytes, as `step` is a multiple of 8.
+    const int own = rank * WARPS + warp, shift = int((long long)own * pitch) & 7;
+    auto row_of = [&](int turn, int i) { return own + (turn % turns * GROUP + i) * step; };
     auto column_of = [&](int turn) { return (first + turn / turns) * STRIP; };
     auto load = [&](int turn) {  // a row for each lane
       if (lane >= GROUP || turn >= (last - first) * turns) return;
       const int row = row_of(turn, lane), column = column_of(turn);
-      const long long at = (long long)row * pitch + column;
-      const int shift = int(at) & 7, pieces = (shift + min(STRIP, n - column) + 7) / 8;
-      const int count = row < k ? int(max(min(8ll * pieces, end - (at - shift)), 0ll)) : 0;  // of elements
+      const long long at = (long long)row * pitch + column - shift;
+      const int pieces = (shift + min(STRIP, n - column) + 7) / 8;
+      const int count = row < k ? int(max(min(8ll * pieces, end - at), 0ll)) : 0;  // of elements
       ptx::mbarrier_arrive_expect_tx(arrived + turn % RING, count * 2);
       if (count > 0)
-        ptx::bulk_load(ring + turn % RING * GROUP_BYTES + lane * ROW_BYTES, from + (at - shift), count * 2,
+        ptx::bulk_load(ring + turn % RING * GROUP_BYTES + lane * ROW_BYTES, from + at, count * 2,
                        arrived + turn % RING);
+    };
+    // Writes a group of rows. If it is `whole`, they end in none of its pieces, and it does not have the last row.
+    auto write = [&](int turn, auto whole) {
+      constexpr bool is_whole = decltype(whole)::value;
+      const int column = column_of(turn) + lane * 8, count = is_whole ? 8 : min(n - column, 8);
+      const auto* eight = reinterpret_cast<const uint4*>(ring + turn % RING * GROUP_BYTES) + lane;
+      int row = row_of(turn, 0);
+      Bits* place = to + (long long)row * to_pitch + column;
+#pragma unroll
+      for (int i = 0; i < GROUP; i++, row += step, place += (long long)step * to_pitch, eight += ROW_BYTES / 16) {
+        if (!is_whole && (count <= 0 || row >= k)) break;
+        const long long at = (long long)row * pitch + column;
+        const int there = is_whole ? 8 : int(min((long long)count, end - at));
+        *reinterpret_cast<uint4*>(place) = lines::aligned(lines::read(eight, shift, there), shift, count);
+        if (!is_whole) lines::add_last(place, from, at, count, end);
+      }
     };
     for (int turn = 0; turn < RING; turn++) load(turn);
     for (int turn = 0; turn < (last - first) * turns; turn++) {
-      const int column = column_of(turn) + lane * 8, count = min(n - column, 8);
       ptx::mbarrier_wait(arrived + turn % RING, turn / RING % 2);
-#pragma unroll
-      for (int i = 0; i < GROUP; i++) {
-        const int row = row_of(turn, i);
-        if (count <= 0 || row >= k) break;
-        const long long at = (long long)row * pitch + column;
-        const int shift = int(at) & 7;
-        const auto* const eight =
-            reinterpret_cast<const uint4*>(ring + turn % RING * GROUP_BYTES + i * ROW_BYTES) + lane;
-        const lines::Pieces found = lines::read(eight, shift, int(min((long long)count, end - at)));
-        Bits* const place = to + (long long)row * to_pitch + column;
-        *reinterpret_cast<uint4*>(place) = lines::aligned(found, shift, count);
-        lines::add_last(place, from, at, count, end);
-      }
+      if (column_of(turn) + STRIP <= n && row_of(turn, GROUP) < k)
+        write(turn, std::true_type());
+      else
+        write(turn, std::false_type());
       __syncwarp();  // all lanes have read this place of the ring
       load(turn + RING);
       if (turn % turns == turns - 1) done(first + turn / turns);
