@@ -4,94 +4,99 @@
 
 using lines::Bits;
 
-// b is copied in strips of 256 columns, in the order in which tiles need them. A warp has GROUP rows of a strip in each
-// place of its ring, RING groups in all. Bulk copies bring them to shared memory from the multiple of 16 bytes before
-// their first column on. They are shifted in registers on their way out.
+// b is copied in strips of 256 columns, in the order in which tiles need them. A warp copies an item, ROWS rows of a
+// strip, at a time. Bulk copies bring them to shared memory, from the multiple of 16 bytes before their first column
+// on, and they are shifted in registers on their way out.
 struct Copy {
-  static constexpr int STRIP = 256, WARPS = THREADS / 32, GROUP = 8, RING = 4;
-  static constexpr int ROW_BYTES = (STRIP + 8) * 2, GROUP_BYTES = GROUP * ROW_BYTES;
+  static constexpr int STRIP = 256, ROWS = 6, ROW_BYTES = (STRIP + 8) * 2;
+  static constexpr int WARP_BYTES = ROWS * ROW_BYTES;  // of shared memory
   const Bits* from;
   Bits* to;
-  int* flags;  // for each strip, the number of blocks that have copied their part of it
+  int* flags;  // the number of items taken from the queue, and then, for each strip, of those that have been copied
   int n, k, pitch, to_pitch;
 
-  // The part of block `rank` of `blocks` of strips from `first` to before `last`. `done(strip)` is called after each.
-  template <class Done>
-  __device__ __forceinline__ void strips(char* memory, int first, int last, int rank, int blocks, Done done) const {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, step = WARPS * blocks;
-    const int turns = (k + GROUP * step - 1) / (GROUP * step);  // of a warp, for each strip
+  __device__ __forceinline__ int items() const { return (k + ROWS - 1) / ROWS; }  // of a strip
+  __device__ __forceinline__ int strips() const { return (n + STRIP - 1) / STRIP; }
+
+  // An item of all strips, through `rows` of shared memory. All copies to it arrive at `arrived`, in this phase.
+  template <class Meanwhile>
+  __device__ __forceinline__ void copy(int item, char* rows, ptx::mbarrier* arrived, int parity,
+                                       Meanwhile meanwhile) const {
+    const int lane = threadIdx.x % 32, strip = item / items(), first = (item - strip * items()) * ROWS;
     const long long end = ((long long)(k - 1) * pitch + n) / 8 * 8;  // of whole pieces of 16 bytes
-    char* const ring = memory + warp * RING * GROUP_BYTES;
-    ptx::mbarrier* const arrived =
-        reinterpret_cast<ptx::mbarrier*>(memory + WARPS * RING * GROUP_BYTES) + warp * RING;
-    if (lane == 0) {
-      for (int i = 0; i < RING; i++) ptx::mbarrier_init(arrived + i, GROUP);
-      ptx::fence_mbarrier_init();
-      ptx::fence_proxy_async();
+    auto place = [&](int row, int column) { return (long long)row * pitch + column; };
+    if (lane < ROWS) {
+      const long long at = place(first + lane, strip * STRIP), near = at / 8 * 8;
+      const int pieces = (int(at - near) + min(STRIP, n - strip * STRIP) + 7) / 8;
+      const int count = first + lane < k ? int(max(min(8ll * pieces, end - near), 0ll)) : 0;  // of elements
+      ptx::mbarrier_arrive_expect_tx(arrived, count * 2);
+      if (count > 0) ptx::bulk_load(rows + lane * ROW_BYTES, from + near, count * 2, arrived);
     }
     __syncwarp();
-    // All rows of a warp start at the same distance from a multiple of 16 bytes, as `step` is a multiple of 8.
-    const int own = rank * WARPS + warp, shift = int((long long)own * pitch) & 7;
-    auto row_of = [&](int turn, int i) { return own + (turn % turns * GROUP + i) * step; };
-    auto column_of = [&](int turn) { return (first + turn / turns) * STRIP; };
-    auto load = [&](int turn) {  // a row for each lane
-      if (lane >= GROUP || turn >= (last - first) * turns) return;
-      const int row = row_of(turn, lane), column = column_of(turn);
-      const long long at = (long long)row * pitch + column - shift;
-      const int pieces = (shift + min(STRIP, n - column) + 7) / 8;
-      const int count = row < k ? int(max(min(8ll * pieces, end - at), 0ll)) : 0;  // of elements
-      ptx::mbarrier_arrive_expect_tx(arrived + turn % RING, count * 2);
-      if (count > 0)
-        ptx::bulk_load(ring + turn % RING * GROUP_BYTES + lane * ROW_BYTES, from + at, count * 2,
-                       arrived + turn % RING);
+    meanwhile();
+    ptx::mbarrier_wait(arrived, parity);
+    const int column = strip * STRIP + lane * 8, count = min(n - column, 8);
+#pragma unroll 1
+    for (int i = 0; i < ROWS && first + i < k && count > 0; i++) {
+      const long long at = place(first + i, column);
+      const int shift = int(at) & 7;
+      const auto* const eight = reinterpret_cast<const uint4*>(rows + i * ROW_BYTES) + lane;
+      const lines::Pieces found = lines::read(eight, shift, int(min((long long)count, end - at)));
+      Bits* const aligned = to + (long long)(first + i) * to_pitch + column;
+      *reinterpret_cast<uint4*>(aligned) = lines::aligned(found, shift, count);
+      lines::add_last(aligned, from, at, count, end);
+    }
+    __syncwarp();  // all lanes have read the rows
+  }
+
+  // Items of strips from `early` on. They come from a queue: whichever blocks run, one of them copies what another one
+  // waits for.
+  __device__ __forceinline__ void late(int early, char* rows, ptx::mbarrier* arrived) const {
+    const int lane = threadIdx.x % 32, all = strips() * items();
+    int next = 0;
+    auto take = [&] {
+      if (lane == 0) next = early * items() + atomicAdd(flags, 1);
+      next = __shfl_sync(~0u, next, 0);
     };
-    // Writes a group of rows. If it is `whole`, they end in none of its pieces, and it does not have the last row.
-    auto write = [&](int turn, auto whole) {
-      constexpr bool is_whole = decltype(whole)::value;
-      const int column = column_of(turn) + lane * 8, count = is_whole ? 8 : min(n - column, 8);
-      const auto* eight = reinterpret_cast<const uint4*>(ring + turn % RING * GROUP_BYTES) + lane;
-      int row = row_of(turn, 0);
-      Bits* place = to + (long long)row * to_pitch + column;
-#pragma unroll
-      for (int i = 0; i < GROUP; i++, row += step, place += (long long)step * to_pitch, eight += ROW_BYTES / 16) {
-        if (!is_whole && (count <= 0 || row >= k)) break;
-        const long long at = (long long)row * pitch + column;
-        const int there = is_whole ? 8 : int(min((long long)count, end - at));
-        *reinterpret_cast<uint4*>(place) = lines::aligned(lines::read(eight, shift, there), shift, count);
-        if (!is_whole) lines::add_last(place, from, at, count, end);
-      }
-    };
-    for (int turn = 0; turn < RING; turn++) load(turn);
-    for (int turn = 0; turn < (last - first) * turns; turn++) {
-      ptx::mbarrier_wait(arrived + turn % RING, turn / RING % 2);
-      if (column_of(turn) + STRIP <= n && row_of(turn, GROUP) < k)
-        write(turn, std::true_type());
-      else
-        write(turn, std::false_type());
-      __syncwarp();  // all lanes have read this place of the ring
-      load(turn + RING);
-      if (turn % turns == turns - 1) done(first + turn / turns);
+    take();
+    for (int parity = 0; next < all; parity ^= 1) {
+      const int item = next;
+      copy(item, rows, arrived, parity, take);
+      fence_proxy_async_global();
+      __syncwarp();
+      if (lane != 0) continue;
+      __threadfence();
+      atomicAdd(flags + 1 + item / items(), 1);
     }
   }
 
   // Until columns before `last` are there, if copies of strips from `early` on run beside the product.
-  __device__ __forceinline__ void wait(int last, int early, int blocks) const {
+  __device__ __forceinline__ void wait(int last, int early) const {
     const int strip = (min(last, n) - 1) / STRIP;
     if (strip < early) return;
-    const volatile int* const done = flags + strip;
-    while (*done < blocks) __nanosleep(100);
+    const volatile int* const done = flags + 1 + strip;
+    while (*done < items()) __nanosleep(100);
     __threadfence();
     fence_proxy_async_global();  // only now may the copy engine read
   }
 };
 
-// Copies the first strips, and clears the flags.
+// Copies the first strips, an item for each warp, and clears the flags.
 extern "C" __global__ void __launch_bounds__(THREADS)
     copy_early(const Bits* from, Bits* to, int* flags, int n, int k, int pitch, int to_pitch, int early) {
-  extern __shared__ __align__(1024) char memory[];
+  constexpr int WARPS = THREADS / 32;
+  __shared__ __align__(128) char rows[WARPS][Copy::WARP_BYTES];
+  __shared__ ptx::mbarrier arrived[WARPS];
   const Copy copy{from, to, flags, n, k, pitch, to_pitch};
+  const int warp = threadIdx.x / 32, item = blockIdx.x * WARPS + warp;
+  if (threadIdx.x % 32 == 0) {
+    ptx::mbarrier_init(arrived + warp, Copy::ROWS);
+    ptx::fence_mbarrier_init();
+    ptx::fence_proxy_async();
+  }
+  __syncwarp();
   ptx::grid_wait();
   if (blockIdx.x == 0)
-    for (int i = threadIdx.x; i * Copy::STRIP < n; i += THREADS) flags[i] = 0;
-  copy.strips(memory, 0, early, blockIdx.x, gridDim.x, [](int) {});
+    for (int i = threadIdx.x; i <= copy.strips(); i += THREADS) flags[i] = 0;
+  if (item < early * copy.items()) copy.copy(item, rows[warp], arrived + warp, 0, [] {});
 }

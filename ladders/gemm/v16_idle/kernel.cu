@@ -1,13 +1,28 @@
-// gemm/v16_idle: gemm/v14_mixed for operands whose rows start anywhere.
+// gemm/v16_idle: gemm/v14_mixed for rows that start anywhere.
 //
-// Idea      TODO
-// Layout    TODO
-// Mapping   TODO
-// Roofline  TODO
+// Idea      gemm/v12_eighths reads a in place, but if n is odd, too, it copies b before the product. Its tiles are 128 x
+//           256, and at 8191^3 they keep 64 clusters of two multiprocessors busy, so four multiprocessors are idle. Here,
+//           they copy b while the others multiply. Only the columns of the first tiles are copied before. A flag for
+//           each 256 columns says that they are there. Tiles follow each other in bands of columns, the first of which is
+//           narrow, so that new columns are needed late. The tiles are those of gemm/v14_mixed. A tall tile has 256 rows
+//           of one class: rows e, e + PERIOD, e + 2 PERIOD, ..., where PERIOD is 8, as in gemm/v12_eighths, or 16. The
+//           copy engine reads whole sectors of 32 bytes. Rows e, e + 16, ... all start at the same place in a sector, so
+//           that none of them touches one more than necessary.
+// Layout    as gemm/v12_eighths: rows of a are shifted in shared memory, and rows of b begin as much earlier.
+// Mapping   the first blocks copy, with all warps: bulk copies bring rows of b to shared memory, threads shift them and
+//           store them. The other blocks multiply as in gemm/v14_mixed. The step with the last terms of a tile is its
+//           first one, and has as many products as it needs.
+// Roofline  m = n = k = 8191: 1,100 GFLOP, 1.11 ms at 990 TFLOP/s, 1.31 at 1.6 GHz, to which power lowers the clock. To
+//           be ready in time, the copy of b takes 134 MB / 1.3 ms = 103 GB/s of reads, 26 for each of four blocks.
 // Gain      TODO
-// Limits    TODO
-// Hazards   TODO
-// Source    TODO
+// Limits    as gemm/v12_eighths; in addition, c in 16 bits, no beta, and 16 rows or more. m should be nearly a multiple
+//           of 2,048, or of 4,096 for PERIOD = 16, because the last tiles of classes are not full. Other problems are a
+//           call of gemm/v12_eighths.
+// Hazards   as gemm/v12_eighths and gemm/v14_mixed. In addition: plain stores of the copy are ordered before its flag by
+//           a fence of the GPU, and before reads of the copy engine by a fence between proxies, on both sides. Blocks
+//           that wait for others would never end if those did not run. Blocks that copy wait for nothing, and have the
+//           lowest numbers, so that they start first.
+// Source    PTX ISA, "cp.async.bulk", "fence.proxy"; CUDA C++ Programming Guide, "Memory Fence Functions".
 #include <mini_dnn/lines.cuh>
 
 using Operand = std::conditional_t<IN_TYPE == sums::fp16, ptx::Half, ptx::Bfloat>;
@@ -17,6 +32,7 @@ constexpr bool A_TURNED = false, B_TURNED = false;
 constexpr int BOX_BYTES = 64 * TILE_K * 2;     // 64 rows of a, or columns of b
 constexpr int CONSUMERS = 2;                   // warpgroups that multiply
 constexpr int BUFFERS = 3, PART_BYTES = 2048;  // of a warp: parts of 16 rows and 64 columns of c on their way out
+constexpr int COPIERS = 3;                                 // warps that copy b
 constexpr int OWN_REGISTERS = 232, OTHERS_REGISTERS = 40;  // of a thread that multiplies, and of one that does not
 
 #include "../v8_final/stage.cuh"
@@ -37,23 +53,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
               const __grid_constant__ ptx::TensorMap b, const __grid_constant__ ptx::TensorMap c_more,
               const __grid_constant__ ptx::TensorMap c_less, const Bits* b_from, Bits* b_to, int* flags, Out* c, int m,
               int n, int k, int b_pitch, int b_to_pitch, int c_pitch, int rows, int tall_columns, int flat_columns,
-              int first, int early, int copiers, float alpha) {
-  extern __shared__ __align__(1024) char memory[];  // stages; parts of c
-  __shared__ ptx::mbarrier full[STAGES], empty[STAGES];
+              int first, int early, float alpha) {
+  extern __shared__ __align__(1024) char memory[];  // stages; parts of c; rows of b
+  __shared__ ptx::mbarrier full[STAGES], empty[STAGES], arrived[COPIERS];
   const Copy copy{b_from, b_to, flags, n, k, b_pitch, b_to_pitch};
-  if (int(blockIdx.x) < copiers) {
-    ptx::grid_launch_dependents();
-    ptx::grid_wait();
-    copy.strips(memory, early, (n + Copy::STRIP - 1) / Copy::STRIP, blockIdx.x, copiers, [&](int strip) {
-      fence_proxy_async_global();
-      __threadfence();
-      __syncthreads();
-      if (threadIdx.x == 0) atomicAdd(flags + strip, 1);
-    });
-    return;
-  }
-  const int rank = ptx::cluster_rank(), cluster = (int(blockIdx.x) - copiers) / 2;
-  const int clusters = (int(gridDim.x) - copiers) / 2;
+  const int rank = ptx::cluster_rank(), clusters = gridDim.x / 2;
   const Rows order{m, k};
   const Places tiles{rows, tall_columns, flat_columns, first};
   const int count = tiles.count();
@@ -66,6 +70,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       ptx::mbarrier_init(full + i, 1);
       ptx::mbarrier_init(empty + i, 2 * CONSUMERS * 4);  // the warps of both blocks that multiply
     }
+    for (int i = 0; i < COPIERS; i++) ptx::mbarrier_init(arrived + i, Copy::ROWS);
     ptx::fence_mbarrier_init();
     ptx::fence_proxy_async();
   }
@@ -81,15 +86,19 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       const Loads loads{a_more, a_less, b, memory, full, empty, order, n};
       bool back = false;
       ptx::grid_wait();
-      for (int i = cluster; i < count; i += clusters, back = !back) {
+      for (int i = blockIdx.x / 2; i < count; i += clusters, back = !back) {
         int row, column;
         tiles.find(i, rank, row, column);
-        if (copiers > 0) copy.wait(column + (i < tiles.tall() ? Tall::COLUMNS : Flat::COLUMNS), early, copiers);
+        copy.wait(column + (i < tiles.tall() ? Tall::COLUMNS : Flat::COLUMNS), early);
         if (i < tiles.tall())
           loads.tile<Tall>(stage, back, rank, row, column);
         else
           loads.tile<Flat>(stage, back, rank, row, column);
       }
+    } else if (const int copier = threadIdx.x / 32 - CONSUMERS * 4 - 1; copier >= 0 && early < copy.strips()) {
+      ptx::grid_wait();
+      copy.late(early, memory + STAGES * STAGE_BYTES + CONSUMERS * 4 * BUFFERS * PART_BYTES + copier * Copy::WARP_BYTES,
+                arrived + copier);
     }
   } else {
     ptx::setmaxnreg_inc<OWN_REGISTERS>();
@@ -153,7 +162,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         put(d, row, column);
       }
     };
-    for (int i = cluster; i < count; i += clusters) {
+    for (int i = blockIdx.x / 2; i < count; i += clusters) {
       if (i < tiles.tall())
         make(Tall(), i);
       else

@@ -22,7 +22,8 @@ PERIODS = (16, 8)  # rows of a from one to the next of a class; 16 of them start
 LARGEST = 1 << 26  # pitch: places in 16 rows are ints
 
 STRIP = 256  # columns of b that are copied together
-RING_BYTES = 12 * 4 * (8 * 528 + 8)  # of a block that copies: for each warp, four groups of eight rows of a strip
+COPIED = 6  # rows of a strip that a warp copies at a time
+COPIED_BYTES = 3 * COPIED * (STRIP + 8) * 2  # of three warps of a block that multiplies
 
 # A cluster has two blocks. Its pair of tiles has 256 rows of c, and so many columns.
 ROWS = 256
@@ -33,7 +34,8 @@ CLUSTERS = 66  # at once on an H100 or H200, as a block takes nearly all shared 
 TALL_WORK = 1.5  # of a round of tall tiles, where 1 is that of flat ones
 FLAT_COST = 1.03  # time for a unit of work, where 1 is that of tall tiles
 STEP_US = 0.69  # of a unit of work, for TILE_K terms
-COPY_ROWS = 60.0  # of a strip that a block copies in a microsecond beside the product
+COPY_ROWS = 400.0  # of strips that are copied in a microsecond beside the product
+EARLY = FIRST = 0
 LEAST = (2048, 1024, 1024)  # rows, columns and terms of a sum, below which others have kernels for these
 
 
@@ -46,8 +48,7 @@ class Cut:
     clusters: int  # that multiply
     period: int = 16  # rows of a from one to the next of a tile
     first: int = BAND  # columns of the first band of tall ones; the next ones have twice as many, up to BAND
-    early: int = 0  # strips of b that are copied before the product
-    copiers: int = 0  # blocks that copy the other strips beside it
+    early: int = 0  # strips of b that are copied before the product, or all if none are copied
 
 
 def rounds(count: int) -> int:
@@ -78,16 +79,13 @@ def columns(p: GemmShape, cut: Cut) -> Iterator[tuple[int, int]]:
 def with_copies(p: GemmShape, cut: Cut) -> Cut:
     """The cut with as few strips that are copied early as possible, if the others are to come in time."""
     if p.pitches[1] % UNIT == 0:
-        return cut
-    copiers, strips = 2 * (CLUSTERS - cut.clusters), ceil_div(p.n, STRIP)
-    if copiers == 0:
-        return replace(cut, early=strips)
-    rows = rows_of_pairs(p, cut.period)
-    cut = replace(cut, first=min(max(1, cut.clusters // rows), BAND), copiers=copiers)
+        return replace(cut, early=ceil_div(p.n, STRIP))
+    cut = replace(cut, first=FIRST or min(max(1, cut.clusters // rows_of_pairs(p, cut.period)), BAND))
+    if EARLY:
+        return replace(cut, early=EARLY)
     round_us = TALL_WORK * STEP_US * p.k / TILE_K
-    strip_us = p.k / (COPY_ROWS * copiers)
-    late = [(ceil_div(end, STRIP), int(i // cut.clusters * round_us / strip_us)) for i, end in columns(p, cut)]
-    return replace(cut, early=max(1, *(strip - copied for strip, copied in late)))
+    late = [(ceil_div(end, STRIP), i // cut.clusters * round_us) for i, end in columns(p, cut)]
+    return replace(cut, early=max(1, *(strip - int(us * COPY_ROWS / p.k) for strip, us in late)))
 
 
 @cache
@@ -136,7 +134,7 @@ def scratch(p: GemmShape) -> dict[str, Array]:
     if choose(p) is None or p.pitches[1] % UNIT == 0:
         return {}
     copy = Array((p.k, b_pitch(p)), p.arrays["b"].dtype)
-    return {"b_packed": copy, "flags": Array((ceil_div(p.n, STRIP),), "int32")}
+    return {"b_packed": copy, "flags": Array((1 + ceil_div(p.n, STRIP),), "int32")}
 
 
 def defines(p: GemmShape) -> dict[str, int]:
@@ -164,15 +162,15 @@ def plan(p: GemmShape) -> list[Launch | Call]:
     b, flags = ("b_packed", "flags") if copied else ("b", "c")  # what is not read
     sizes = (p.n, p.k, p.pitches[1], b_pitch(p))
     if copied:
-        early = ("b", b, flags, *sizes, cut.early)
-        launches.append(Launch("copy_early", (2 * CLUSTERS,), (THREADS,), early, RING_BYTES, early=True))
+        blocks = ceil_div(cut.early * ceil_div(p.k, COPIED), THREADS // 32)
+        launches.append(Launch("copy_early", (blocks,), (THREADS,), ("b", b, flags, *sizes, cut.early), early=True))
     map_of_b = TensorMap(b, (TILE_K, 64), (p.k, p.n), (b_pitch(p),))
     a, c = ((name, p, p.pitches["abc".index(name)]) for name in "ac")
     maps = (*classes(*a, (128, TILE_K), cut.period), map_of_b, *classes(*c, (16, 64), cut.period))
     args = (*maps, "b", b, flags, "c", p.m, *sizes, p.pitches[2], rows_of_pairs(p, cut.period))
-    args += (cut.tall, cut.flat, cut.first, cut.early, cut.copiers, float(p.alpha))
-    shared, blocks = STAGES * STAGE_BYTES + STAGED_BYTES, 2 * cut.clusters + cut.copiers
-    launches.append(Launch("gemm_idle", (blocks,), (THREADS,), args, shared, cluster=2, early=True))
+    args += (cut.tall, cut.flat, cut.first, cut.early, float(p.alpha))
+    shared = STAGES * STAGE_BYTES + STAGED_BYTES + COPIED_BYTES
+    launches.append(Launch("gemm_idle", (2 * cut.clusters,), (THREADS,), args, shared, cluster=2, early=True))
     return launches
 
 
