@@ -32,7 +32,6 @@ constexpr bool A_TURNED = false, B_TURNED = false;
 constexpr int BOX_BYTES = 64 * TILE_K * 2;     // 64 rows of a, or columns of b
 constexpr int CONSUMERS = 2;                   // warpgroups that multiply
 constexpr int BUFFERS = 3, PART_BYTES = 2048;  // of a warp: parts of 16 rows and 64 columns of c on their way out
-constexpr int COPIERS = 3;                                 // warps that copy b
 constexpr int OWN_REGISTERS = 232, OTHERS_REGISTERS = 40;  // of a thread that multiplies, and of one that does not
 
 #include "../v8_final/stage.cuh"
@@ -55,7 +54,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
               int n, int k, int b_pitch, int b_to_pitch, int c_pitch, int rows, int tall_columns, int flat_columns,
               int first, int early, float alpha) {
   extern __shared__ __align__(1024) char memory[];  // stages; parts of c; rows of b
-  __shared__ ptx::mbarrier full[STAGES], empty[STAGES], arrived[COPIERS];
+  __shared__ ptx::mbarrier full[STAGES], empty[STAGES], arrived[3];
   const Copy copy{b_from, b_to, flags, n, k, b_pitch, b_to_pitch};
   const int rank = ptx::cluster_rank(), clusters = gridDim.x / 2;
   const Rows order{m, k};
@@ -70,7 +69,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       ptx::mbarrier_init(full + i, 1);
       ptx::mbarrier_init(empty + i, 2 * CONSUMERS * 4);  // the warps of both blocks that multiply
     }
-    for (int i = 0; i < COPIERS; i++) ptx::mbarrier_init(arrived + i, Copy::ROWS);
+    for (int i = 0; i < 3; i++) ptx::mbarrier_init(arrived + i, Copy::ROWS);
     ptx::fence_mbarrier_init();
     ptx::fence_proxy_async();
   }

@@ -22,8 +22,9 @@ PERIODS = (16, 8)  # rows of a from one to the next of a class; 16 of them start
 LARGEST = 1 << 26  # pitch: places in 16 rows are ints
 
 STRIP = 256  # columns of b that are copied together
-COPIED = 6  # rows of a strip that a warp copies at a time
-COPIED_BYTES = 3 * COPIED * (STRIP + 8) * 2  # of three warps of a block that multiplies
+STRIP_BYTES = 3 * 6 * (STRIP + 8) * 2  # for each of three warps that copy, six rows of a strip
+COPIERS = 256  # threads of a block that copies the first columns
+COPIED = 4  # parts of eight elements that a thread of those has on their way
 
 # A cluster has two blocks. Its pair of tiles has 256 rows of c, and so many columns.
 ROWS = 256
@@ -142,6 +143,7 @@ def defines(p: GemmShape) -> dict[str, int]:
     cut = choose(p)
     return {
         **{"TILE_K": TILE_K, "STAGES": STAGES, "TAIL": TAIL, "BAND": BAND, "THREADS": THREADS},
+        **{"COPIERS": COPIERS, "COPIED": COPIED},
         **{"IN_TYPE": CODES[p.dtype], "OUT_TYPE": CODES[p.out], "PERIOD": cut.period if cut else PERIODS[0]},
     }
 
@@ -162,14 +164,16 @@ def plan(p: GemmShape) -> list[Launch | Call]:
     b, flags = ("b_packed", "flags") if copied else ("b", "c")  # what is not read
     sizes = (p.n, p.k, p.pitches[1], b_pitch(p))
     if copied:
-        blocks = ceil_div(cut.early * ceil_div(p.k, COPIED), THREADS // 32)
-        launches.append(Launch("copy_early", (blocks,), (THREADS,), ("b", b, flags, *sizes, cut.early), early=True))
+        first = min(cut.early * STRIP, p.n)
+        blocks = ceil_div(p.k * ceil_div(first, UNIT), COPIERS * COPIED)
+        early = ("b", b, flags, 1 + ceil_div(p.n, STRIP), first, *sizes[1:])
+        launches.append(Launch("copy_early", (blocks,), (COPIERS,), early, early=True))
     map_of_b = TensorMap(b, (TILE_K, 64), (p.k, p.n), (b_pitch(p),))
     a, c = ((name, p, p.pitches["abc".index(name)]) for name in "ac")
     maps = (*classes(*a, (128, TILE_K), cut.period), map_of_b, *classes(*c, (16, 64), cut.period))
     args = (*maps, "b", b, flags, "c", p.m, *sizes, p.pitches[2], rows_of_pairs(p, cut.period))
     args += (cut.tall, cut.flat, cut.first, cut.early, float(p.alpha))
-    shared = STAGES * STAGE_BYTES + STAGED_BYTES + COPIED_BYTES
+    shared = STAGES * STAGE_BYTES + STAGED_BYTES + STRIP_BYTES
     launches.append(Launch("gemm_idle", (2 * cut.clusters,), (THREADS,), args, shared, cluster=2, early=True))
     return launches
 
