@@ -1,27 +1,27 @@
 // gemm/v16_idle: gemm/v14_mixed for rows that start anywhere.
 //
-// Idea      gemm/v12_eighths reads a in place, but if n is odd, too, it copies b before the product. Its tiles are 128 x
-//           256, and at 8191^3 they keep 64 clusters of two multiprocessors busy, so four multiprocessors are idle. Here,
-//           they copy b while the others multiply. Only the columns of the first tiles are copied before. A flag for
-//           each 256 columns says that they are there. Tiles follow each other in bands of columns, the first of which is
-//           narrow, so that new columns are needed late. The tiles are those of gemm/v14_mixed. A tall tile has 256 rows
-//           of one class: rows e, e + PERIOD, e + 2 PERIOD, ..., where PERIOD is 8, as in gemm/v12_eighths, or 16. The
-//           copy engine reads whole sectors of 32 bytes. Rows e, e + 16, ... all start at the same place in a sector, so
-//           that none of them touches one more than necessary.
+// Idea      gemm/v12_eighths reads a in place, but if n is odd, too, it copies b before the product. Here, only the columns
+//           of the first tiles are copied before. The others are copied while tiles are multiplied: of the warpgroup that
+//           loads, three warps are idle. A flag for each 256 columns says that they are there. Tiles follow each other in
+//           bands of columns, the first of which is narrow, so that new columns are needed late. The tiles are those of
+//           gemm/v14_mixed. A tall tile has 256 rows of one class: rows e, e + PERIOD, e + 2 PERIOD, ..., where PERIOD is
+//           8, as in gemm/v12_eighths, or 16. The copy engine reads whole sectors of 32 bytes. Rows e, e + 16, ... all
+//           start at the same place in a sector, so that none of them touches one more than necessary.
 // Layout    as gemm/v12_eighths: rows of a are shifted in shared memory, and rows of b begin as much earlier.
-// Mapping   the first blocks copy, with all warps: bulk copies bring rows of b to shared memory, threads shift them and
-//           store them. The other blocks multiply as in gemm/v14_mixed. The step with the last terms of a tile is its
-//           first one, and has as many products as it needs.
-// Roofline  m = n = k = 8191: 1,100 GFLOP, 1.11 ms at 990 TFLOP/s, 1.31 at 1.6 GHz, to which power lowers the clock. To
-//           be ready in time, the copy of b takes 134 MB / 1.3 ms = 103 GB/s of reads, 26 for each of four blocks.
+// Mapping   as gemm/v14_mixed. The step with the last terms of a tile is its first one, and has only as many products as
+//           it needs. A warp that copies takes six rows of 256 columns from a queue. Bulk copies bring them to shared
+//           memory, and the threads shift them and store them.
+// Roofline  m = n = k = 8191: 1,100 GFLOP, 1.11 ms at 990 TFLOP/s, 1.31 at 1.6 GHz, to which power lowers the clock. The
+//           copy of b moves 268 MB, 0.08 ms at an H100's 3.35 TB/s.
 // Gain      TODO
 // Limits    as gemm/v12_eighths; in addition, c in 16 bits, no beta, and 16 rows or more. m should be nearly a multiple
 //           of 2,048, or of 4,096 for PERIOD = 16, because the last tiles of classes are not full. Other problems are a
 //           call of gemm/v12_eighths.
 // Hazards   as gemm/v12_eighths and gemm/v14_mixed. In addition: plain stores of the copy are ordered before its flag by
 //           a fence of the GPU, and before reads of the copy engine by a fence between proxies, on both sides. Blocks
-//           that wait for others would never end if those did not run. Blocks that copy wait for nothing, and have the
-//           lowest numbers, so that they start first.
+//           that wait for each other would never end if not all of them ran at once. Here, rows come from a queue, so
+//           that a running block copies whatever another one waits for. Where paths meet between products of a tile,
+//           ptxas needs wgmma_fence(), or it waits for each of them (C7519, C7520).
 // Source    PTX ISA, "cp.async.bulk", "fence.proxy"; CUDA C++ Programming Guide, "Memory Fence Functions".
 #include <mini_dnn/lines.cuh>
 

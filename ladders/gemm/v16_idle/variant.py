@@ -1,4 +1,4 @@
-"""gemm/v16_idle: large tiles of rows that start anywhere, while idle multiprocessors copy b."""
+"""gemm/v16_idle: large tiles of rows that start anywhere, while idle warps copy b."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -187,5 +187,5 @@ VARIANT = Variant(
     parent="gemm/v12_eighths",
     precision="fp16",
     min_arch=90,
-    idea="tall tiles of rows that start anywhere, while multiprocessors without a tile copy b",
+    idea="tall tiles of rows that start anywhere, while idle warps copy b",
 )
