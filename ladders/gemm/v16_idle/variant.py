@@ -10,6 +10,7 @@ from mini_dnn.variant import Call, Launch, TensorMap, Variant, ceil_div
 
 OTHERS = "gemm/v12_eighths"  # takes what the kernel here does not make faster
 TILE_K = 64  # terms of a sum in a stage: rows of 128 bytes
+EIGHT = 8  # rows of a from one to the next of an eighth, in OTHERS
 UNIT = 8  # elements of 16 bits that the copy engine moves at least
 LINE = 64  # elements of 16 bits in a line of the cache
 STAGES = 3  # of the ring
@@ -31,13 +32,29 @@ ROWS = 256
 TALL, FLAT = 384, 256  # two tiles of 256 x 192; two tiles of 128 x 256
 CLUSTERS = 66  # at once on an H100 or H200, as a block takes nearly all shared memory
 
-# The model, fitted to times on an H100.
-TALL_WORK = 1.5  # of a round of tall tiles, where 1 is that of flat ones
-FLAT_COST = 1.03  # time for a unit of work, where 1 is that of tall tiles
-STEP_US = 0.69  # of a unit of work, for TILE_K terms
+# The model, fitted to the times of 62 odd products on an H100. The unit of work is a round of flat tiles.
+START_US = 3.0  # launch, first loads, last stores
+EARLY_US = 0.24  # for a MB that is moved by the copy before the product
+STEP_US = 0.657  # for a unit of work and TILE_K terms
+TALL_WORK = 1.5  # of a round of tall tiles
+TALL_US, ODD_US, FLAT_US = 5.0, 5.1, 2.9  # stores and first loads of a round; of tall tiles more if n is odd
 COPY_ROWS = 400.0  # of strips that are copied in a microsecond beside the product
-EARLY = FIRST = 0
-LEAST = (2048, 1024, 1024)  # rows, columns and terms of a sum, below which others have kernels for these
+FLAT_COST = 1.03  # time for a unit of work of flat tiles, where 1 is that of tall ones
+LEAST = (1024, 1024, 512)  # rows, columns and terms of a sum, below which others have kernels for these
+MARGIN = 1.03  # by which it must be faster, as the model is not exact
+
+# Tiles of OTHERS and their model, as there: rows, columns, clusters at once, rows of an eighth that follow each
+# other (0: a is copied), clocks of a start, a round, a step, and a cluster in a step, part of what a copy takes
+OF_OTHERS = (
+    (256, 256, 66, 256, 4500, 5200, 840, 4.1, 0.87),
+    (256, 256, 66, 64, 4100, 6600, 880, 3.6, 0.84),
+    (256, 256, 66, 0, 3100, 6300, 770, 5.3, 0.77),
+    (128, 128, 132, 0, 7050, 1590, 235, 3.8, 0.5),
+    (64, 128, 132, 0, 4400, 1500, 450, 0, 0.8),
+    (64, 64, 132, 0, 4400, 700, 300, 0, 0.8),
+)
+PACK_CLOCKS, PACK_BYTES_CLOCK = 4000, 1800  # to copy odd operands to aligned lines
+MHZ = 1633  # with which that model suits the times above
 
 
 @dataclass(frozen=True)
@@ -81,12 +98,17 @@ def with_copies(p: GemmShape, cut: Cut) -> Cut:
     """The cut with as few strips that are copied early as possible, if the others are to come in time."""
     if p.pitches[1] % UNIT == 0:
         return replace(cut, early=ceil_div(p.n, STRIP))
-    cut = replace(cut, first=FIRST or min(max(1, cut.clusters // rows_of_pairs(p, cut.period)), BAND))
-    if EARLY:
-        return replace(cut, early=EARLY)
+    cut = replace(cut, first=min(max(1, cut.clusters // rows_of_pairs(p, cut.period)), BAND))
     round_us = TALL_WORK * STEP_US * p.k / TILE_K
     late = [(ceil_div(end, STRIP), i // cut.clusters * round_us) for i, end in columns(p, cut)]
     return replace(cut, early=max(1, *(strip - int(us * COPY_ROWS / p.k) for strip, us in late)))
+
+
+def rounds_of(p: GemmShape, cut: Cut) -> tuple[int, int]:
+    """Tall and flat tiles of the busiest cluster: tall ones come first."""
+    rows = rows_of_pairs(p, cut.period)
+    of_tall = rounds(rows * cut.tall)
+    return of_tall, rounds(rows * (cut.tall + cut.flat)) - of_tall
 
 
 @cache
@@ -97,13 +119,39 @@ def best(p: GemmShape) -> Cut:
     found = []
     for tall in range(ceil_div(p.n, TALL) + 1):
         flat = max(0, ceil_div(p.n - tall * TALL, FLAT))
-        count, of_tall = rows * (tall + flat), rounds(rows * tall)
-        of_flat = rounds(count) - of_tall
+        of_tall, of_flat = rounds_of(p, Cut(tall, flat, CLUSTERS, period))
         cost = of_tall * TALL_WORK + of_flat * FLAT_COST
-        clusters = max(ceil_div(count, rounds(count)), ceil_div(rows * tall, max(of_tall, 1)))
+        clusters = max(
+            ceil_div(rows * (tall + flat), of_tall + of_flat), ceil_div(rows * tall, max(of_tall, 1))
+        )
         found.append((cost, tall * TALL + flat * FLAT, flat, Cut(tall, flat, clusters, period)))
     *_, cut = min(found, key=lambda one: one[:3])
     return with_copies(p, cut)
+
+
+def microseconds(p: GemmShape, cut: Cut) -> float:
+    """The model: the copy of the first strips, products, and ends of tiles."""
+    of_tall, of_flat = rounds_of(p, cut)
+    odd = p.pitches[1] % UNIT > 0
+    early = min(cut.early * STRIP, p.n) * p.k * 4 / 1e6 if odd else 0
+    steps = ceil_div(p.k, TILE_K) * (TALL_WORK * of_tall + of_flat)
+    ends = of_tall * (TALL_US + ODD_US * odd) + of_flat * FLAT_US
+    return START_US + EARLY_US * early + STEP_US * steps + ends
+
+
+def of_others(p: GemmShape) -> float:
+    """The model of OTHERS, in microseconds."""
+    found = []
+    for rows, width, at_once, high, start, end, step, each, pack in OF_OTHERS:
+        m = EIGHT * ceil_div(ceil_div(p.m, EIGHT), high) * high if high else p.m
+        clusters = ceil_div(m, rows) * ceil_div(p.n, width)
+        count, steps = ceil_div(clusters, at_once), ceil_div(p.k, TILE_K)
+        copied = [(p.k, p.n)] if p.pitches[1] % UNIT else []
+        copied += [] if high else [(p.m, p.k)]
+        moved = sum(4 * lines * ceil_div(length, LINE) * LINE for lines, length in copied)
+        copies = PACK_CLOCKS + moved / PACK_BYTES_CLOCK if moved else 0
+        found.append(start + pack * copies + steps * (count * step + clusters * each) + count * end)
+    return min(found) / MHZ
 
 
 def possible(p: GemmShape) -> bool:
@@ -117,7 +165,10 @@ def possible(p: GemmShape) -> bool:
 def choose(p: GemmShape) -> Cut | None:
     """The cut of c, or None if another rung is as fast."""
     enough = all(size >= least for size, least in zip((p.m, p.n, p.k), LEAST, strict=True))
-    return best(p) if enough and possible(p) else None
+    if not enough or not possible(p):
+        return None
+    cut = best(p)
+    return cut if cut.tall and microseconds(p, cut) * MARGIN < of_others(p) else None
 
 
 def refuses(p: GemmShape) -> str:
@@ -148,9 +199,13 @@ def defines(p: GemmShape) -> dict[str, int]:
     }
 
 
-def classes(buffer: str, p: GemmShape, pitch: int, box: tuple[int, int], period: int) -> tuple[TensorMap, TensorMap]:
+def classes(
+    buffer: str, p: GemmShape, pitch: int, box: tuple[int, int], period: int
+) -> tuple[TensorMap, TensorMap]:
     """How tensor copies see rows: `period` of them as one, which is aligned. The last one may have fewer."""
-    more = TensorMap(buffer, box, (ceil_div(p.m, period), (p.m % period or period) * pitch), (period * pitch,))
+    more = TensorMap(
+        buffer, box, (ceil_div(p.m, period), (p.m % period or period) * pitch), (period * pitch,)
+    )
     return more, replace(more, shape=(p.m // period, period * pitch))
 
 
