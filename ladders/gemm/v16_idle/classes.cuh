@@ -22,8 +22,8 @@ struct Rows {
   __device__ __forceinline__ int first(int row) const { return (k + unit(row).shift - 1) % TILE_K / 16 + 1; }
 };
 
-// As gemm/v14_mixed, but the first band of tall tiles has FIRST columns. Each of the next ones has twice as many, and at
-// most BAND, so that copies of b need not be far ahead.
+// As gemm/v14_mixed, but the first band of tall tiles has FIRST columns. Each of the next ones has twice as many, and
+// at most BAND, so that copies of b need not be far ahead.
 struct Places {
   int rows, tall_columns, flat_columns, first;  // rows and columns of pairs of tiles; columns of the first band
 

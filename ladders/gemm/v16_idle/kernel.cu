@@ -1,27 +1,29 @@
 // gemm/v16_idle: gemm/v14_mixed for rows that start anywhere.
 //
-// Idea      gemm/v12_eighths reads a in place, but if n is odd, too, it copies b before the product. Here, only the columns
-//           of the first tiles are copied before. The others are copied while tiles are multiplied: of the warpgroup that
-//           loads, three warps are idle. A flag for each 256 columns says that they are there. Tiles follow each other in
-//           bands of columns, the first of which is narrow, so that new columns are needed late. The tiles are those of
-//           gemm/v14_mixed. A tall tile has 256 rows of one class: rows e, e + PERIOD, e + 2 PERIOD, ..., where PERIOD is
-//           8, as in gemm/v12_eighths, or 16. The copy engine reads whole sectors of 32 bytes. Rows e, e + 16, ... all
-//           start at the same place in a sector, so that none of them touches one more than necessary.
+// Idea      gemm/v12_eighths reads a in place, but if n is odd, too, it first copies b. Here, only the columns of the
+//           first tiles are copied before the product, and the others while tiles are multiplied, by three warps that
+//           are idle in the warpgroup that loads. A flag for each 256 columns says that they are there. Tiles follow
+//           each other in bands of columns, the first of which is narrow, so that new columns are needed late. The
+//           tiles are those of gemm/v14_mixed. A pair of tiles has 256 rows of one class: rows e, e + PERIOD, e + 2
+//           PERIOD, ..., where PERIOD is 8, as in gemm/v12_eighths, or 16. The copy engine reads whole sectors of 32
+//           bytes. Rows e, e + 16, ... all start at the same place in a sector, and none touches one more than needed.
 // Layout    as gemm/v12_eighths: rows of a are shifted in shared memory, and rows of b begin as much earlier.
-// Mapping   as gemm/v14_mixed. The step with the last terms of a tile is its first one, and has only as many products as
-//           it needs. A warp that copies takes six rows of 256 columns from a queue. Bulk copies bring them to shared
-//           memory, and the threads shift them and store them.
-// Roofline  m = n = k = 8191: 1,100 GFLOP, 1.11 ms at 990 TFLOP/s, 1.31 at 1.6 GHz, to which power lowers the clock. The
-//           copy of b moves 268 MB, 0.08 ms at an H100's 3.35 TB/s.
-// Gain      TODO
+// Mapping   as gemm/v14_mixed. The step with the last terms of a tile is its first one, and has only as many products
+//           as it needs. A warp that copies takes six rows of 256 columns from a queue. Bulk copies bring them to
+//           shared memory, and the threads shift them and store them.
+// Roofline  m = n = k = 8191: 1,100 GFLOP, 1.11 ms at 990 TFLOP/s, 1.31 at 1.6 GHz, to which power lowers the clock.
+//           The copy of b moves 268 MB, 0.08 ms at an H100's 3.35 TB/s.
+// Gain      over gemm/v12_eighths on an H100, in us, expected and measured: 8191 x 8191 x 8191, 1,563 to 1,455 and
+//           1,497; 4095 x 4095 x 4095, 210 to 195 and 209; 1796 x 2736 x 2103, where the tiles fill one round, 61
+//           to 39.
 // Limits    as gemm/v12_eighths; in addition, c in 16 bits, no beta, and 16 rows or more. m should be nearly a multiple
-//           of 2,048, or of 4,096 for PERIOD = 16, because the last tiles of classes are not full. Other problems are a
-//           call of gemm/v12_eighths.
-// Hazards   as gemm/v12_eighths and gemm/v14_mixed. In addition: plain stores of the copy are ordered before its flag by
-//           a fence of the GPU, and before reads of the copy engine by a fence between proxies, on both sides. Blocks
-//           that wait for each other would never end if not all of them ran at once. Here, rows come from a queue, so
-//           that a running block copies whatever another one waits for. Where paths meet between products of a tile,
-//           ptxas needs wgmma_fence(), or it waits for each of them (C7519, C7520).
+//           of 2,048, or of 4,096 for PERIOD = 16, because the last tiles of classes are not full. Other problems are
+//           a call of gemm/v12_eighths.
+// Hazards   as gemm/v12_eighths and gemm/v14_mixed. In addition: plain stores of the copy are ordered before its flag
+//           by a fence of the GPU, and before reads of the copy engine by a fence between proxies, on both sides.
+//           Blocks that wait for each other would never end if not all of them ran at once. Here, rows come from a
+//           queue, so that a running block copies whatever another one waits for. Where paths meet between products of
+//           a tile, ptxas needs wgmma_fence(), or it waits for each of them (C7519, C7520).
 // Source    PTX ISA, "cp.async.bulk", "fence.proxy"; CUDA C++ Programming Guide, "Memory Fence Functions".
 #include <mini_dnn/lines.cuh>
 
@@ -30,7 +32,7 @@ using Out = sums::Element<OUT_TYPE>;
 
 constexpr bool A_TURNED = false, B_TURNED = false;
 constexpr int BOX_BYTES = 64 * TILE_K * 2;     // 64 rows of a, or columns of b
-constexpr int CONSUMERS = 2;                   // warpgroups that multiply
+constexpr int CONSUMERS = 2, COPYING = 3;      // warpgroups that multiply; warps that copy b
 constexpr int BUFFERS = 3, PART_BYTES = 2048;  // of a warp: parts of 16 rows and 64 columns of c on their way out
 constexpr int OWN_REGISTERS = 232, OTHERS_REGISTERS = 40;  // of a thread that multiplies, and of one that does not
 
@@ -54,7 +56,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
               int n, int k, int b_pitch, int b_to_pitch, int c_pitch, int rows, int tall_columns, int flat_columns,
               int first, int early, float alpha) {
   extern __shared__ __align__(1024) char memory[];  // stages; parts of c; rows of b
-  __shared__ ptx::mbarrier full[STAGES], empty[STAGES], arrived[3];
+  __shared__ ptx::mbarrier full[STAGES], empty[STAGES], arrived[COPYING];
   const Copy copy{b_from, b_to, flags, n, k, b_pitch, b_to_pitch};
   const int rank = ptx::cluster_rank(), clusters = gridDim.x / 2;
   const Rows order{m, k};
@@ -69,7 +71,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       ptx::mbarrier_init(full + i, 1);
       ptx::mbarrier_init(empty + i, 2 * CONSUMERS * 4);  // the warps of both blocks that multiply
     }
-    for (int i = 0; i < 3; i++) ptx::mbarrier_init(arrived + i, Copy::ROWS);
+    for (int i = 0; i < COPYING; i++) ptx::mbarrier_init(arrived + i, Copy::ROWS);
     ptx::fence_mbarrier_init();
     ptx::fence_proxy_async();
   }
@@ -108,8 +110,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     };
     auto put = [&](auto& d, int row, int column) {  // rows of a warp
       const Unit unit = order.unit(row);
-      const sums::Matrix<Out> to{c,     c + (long long)unit.of * c_pitch, order.count(unit.of), n, PERIOD * c_pitch,
-                                 alpha, 0.0f};
+      if (lane == 0) ptx::bulk_wait_read<0>();  // a tile at the end of c has fewer parts
+      const sums::Matrix<Out> to{
+          c, c + (long long)unit.of * c_pitch, order.count(unit.of), n, PERIOD * c_pitch, alpha, 0.0f};
       store_pieces(d, unit.of < m % PERIOD ? c_more : c_less, to, own, unit.of * c_pitch + column, unit.row, column);
     };
     auto make = [&](auto kind, int i) {
@@ -138,7 +141,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 
       tiles.find(i, rank, row, column);
       row += warpgroup * (Tile::ROWS / 2) + threadIdx.x / 32 % 4 * 16;
-      if (lane == 0) ptx::bulk_wait_read<0>();
       if constexpr (Tile::TALL) {
         // The last steps compute half of the sums, and then the other half while the first one is stored.
         for (int j = 0; j < TAIL; j++) {

@@ -40,11 +40,11 @@ TALL_WORK = 1.5  # of a round of tall tiles
 TALL_US, ODD_US, FLAT_US = 5.0, 5.1, 2.9  # stores and first loads of a round; of tall tiles more if n is odd
 COPY_ROWS = 400.0  # of strips that are copied in a microsecond beside the product
 FLAT_COST = 1.03  # time for a unit of work of flat tiles, where 1 is that of tall ones
-LEAST = (1024, 1024, 512)  # rows, columns and terms of a sum, below which others have kernels for these
+LEAST = (1024, 1024, 1200)  # rows, columns and terms of a sum, below which others have kernels for these
 MARGIN = 1.03  # by which it must be faster, as the model is not exact
 
 # Tiles of OTHERS and their model, as there: rows, columns, clusters at once, rows of an eighth that follow each
-# other (0: a is copied), clocks of a start, a round, a step, and a cluster in a step, part of what a copy takes
+# other (0: a is copied); clocks of a start, a round, a step, and each cluster in a step; part of a copy's time
 OF_OTHERS = (
     (256, 256, 66, 256, 4500, 5200, 840, 4.1, 0.87),
     (256, 256, 66, 64, 4100, 6600, 880, 3.6, 0.84),
@@ -121,9 +121,8 @@ def best(p: GemmShape) -> Cut:
         flat = max(0, ceil_div(p.n - tall * TALL, FLAT))
         of_tall, of_flat = rounds_of(p, Cut(tall, flat, CLUSTERS, period))
         cost = of_tall * TALL_WORK + of_flat * FLAT_COST
-        clusters = max(
-            ceil_div(rows * (tall + flat), of_tall + of_flat), ceil_div(rows * tall, max(of_tall, 1))
-        )
+        least = ceil_div(rows * (tall + flat), of_tall + of_flat)
+        clusters = max(least, ceil_div(rows * tall, max(of_tall, 1)))
         found.append((cost, tall * TALL + flat * FLAT, flat, Cut(tall, flat, clusters, period)))
     *_, cut = min(found, key=lambda one: one[:3])
     return with_copies(p, cut)
@@ -155,7 +154,7 @@ def of_others(p: GemmShape) -> float:
 
 
 def possible(p: GemmShape) -> bool:
-    """Whether a can be read by eighths, and c written by tensor copies."""
+    """Whether a can be read in place, by classes of rows, and c written by tensor copies."""
     lying = p.layout == "nn" and p.batch == 1 and p.pitches[0] == p.k and p.k % UNIT > 0
     by_pieces = p.out != "fp32" and not p.beta
     return lying and by_pieces and p.dtype != "fp32" and p.m >= max(PERIODS) and max(p.pitches) < LARGEST
@@ -199,14 +198,12 @@ def defines(p: GemmShape) -> dict[str, int]:
     }
 
 
-def classes(
-    buffer: str, p: GemmShape, pitch: int, box: tuple[int, int], period: int
-) -> tuple[TensorMap, TensorMap]:
+def classes(p: GemmShape, name: str, box: tuple[int, int], period: int) -> tuple[TensorMap, TensorMap]:
     """How tensor copies see rows: `period` of them as one, which is aligned. The last one may have fewer."""
-    more = TensorMap(
-        buffer, box, (ceil_div(p.m, period), (p.m % period or period) * pitch), (period * pitch,)
-    )
-    return more, replace(more, shape=(p.m // period, period * pitch))
+    pitch = p.pitches["abc".index(name)]
+    full = TensorMap(name, box, (p.m // period, period * pitch), (period * pitch,))
+    more = replace(full, shape=(ceil_div(p.m, period), (p.m % period or period) * pitch))
+    return more, full
 
 
 def plan(p: GemmShape) -> list[Launch | Call]:
@@ -224,10 +221,9 @@ def plan(p: GemmShape) -> list[Launch | Call]:
         early = ("b", b, flags, 1 + ceil_div(p.n, STRIP), first, *sizes[1:])
         launches.append(Launch("copy_early", (blocks,), (COPIERS,), early, early=True))
     map_of_b = TensorMap(b, (TILE_K, 64), (p.k, p.n), (b_pitch(p),))
-    a, c = ((name, p, p.pitches["abc".index(name)]) for name in "ac")
-    maps = (*classes(*a, (128, TILE_K), cut.period), map_of_b, *classes(*c, (16, 64), cut.period))
-    args = (*maps, "b", b, flags, "c", p.m, *sizes, p.pitches[2], rows_of_pairs(p, cut.period))
-    args += (cut.tall, cut.flat, cut.first, cut.early, float(p.alpha))
+    of_a, of_c = classes(p, "a", (128, TILE_K), cut.period), classes(p, "c", (16, 64), cut.period)
+    args = (*of_a, map_of_b, *of_c, "b", b, flags, "c", p.m, *sizes, p.pitches[2])
+    args += (rows_of_pairs(p, cut.period), cut.tall, cut.flat, cut.first, cut.early, float(p.alpha))
     shared = STAGES * STAGE_BYTES + STAGED_BYTES + STRIP_BYTES
     launches.append(Launch("gemm_idle", (2 * cut.clusters,), (THREADS,), args, shared, cluster=2, early=True))
     return launches
