@@ -272,7 +272,8 @@ def test_no_false_finding_at_several_problems(name: str) -> None:
 
 # The variants that are left out leave most of these problems to other variants
 @pytest.mark.parametrize(
-    "name", [name for name in CHECKABLE if name not in ("gemm/v12_eighths", "gemm/v14_mixed", "gemm/v16_idle")]
+    "name",
+    [name for name in CHECKABLE if name not in ("gemm/v12_eighths", "gemm/v14_mixed", "gemm/v16_idle")],
 )
 def test_enough_problems_run_kernels_of_the_variant_itself(name: str) -> None:
     variant = find(name)

@@ -43,8 +43,8 @@ FLAT_COST = 1.03  # time for a unit of work of flat tiles, where 1 is that of ta
 LEAST = (1024, 1024, 1200)  # rows, columns and terms of a sum, below which others have kernels for these
 MARGIN = 1.03  # by which it must be faster, as the model is not exact
 
-# Tiles of OTHERS and their model, as there: rows, columns, clusters at once, rows of an eighth that follow each
-# other (0: a is copied); clocks of a start, a round, a step, and each cluster in a step; part of a copy's time
+# Tiles of OTHERS and their model, as there: rows, columns, clusters at once, rows of an eighth that follow
+# each other (0: a is copied); clocks of a start, a round, a step, a cluster in a step; part of a copy's time
 OF_OTHERS = (
     (256, 256, 66, 256, 4500, 5200, 840, 4.1, 0.87),
     (256, 256, 66, 64, 4100, 6600, 880, 3.6, 0.84),
@@ -66,7 +66,7 @@ class Cut:
     clusters: int  # that multiply
     period: int = 16  # rows of a from one to the next of a tile
     first: int = BAND  # columns of the first band of tall ones; the next ones have twice as many, up to BAND
-    early: int = 0  # strips of b that are copied before the product, or all if none are copied
+    early: int = 0  # strips of b that are copied before the product
 
 
 def rounds(count: int) -> int:
@@ -97,7 +97,7 @@ def columns(p: GemmShape, cut: Cut) -> Iterator[tuple[int, int]]:
 def with_copies(p: GemmShape, cut: Cut) -> Cut:
     """The cut with as few strips that are copied early as possible, if the others are to come in time."""
     if p.pitches[1] % UNIT == 0:
-        return replace(cut, early=ceil_div(p.n, STRIP))
+        return cut
     cut = replace(cut, first=min(max(1, cut.clusters // rows_of_pairs(p, cut.period)), BAND))
     round_us = TALL_WORK * STEP_US * p.k / TILE_K
     late = [(ceil_div(end, STRIP), i // cut.clusters * round_us) for i, end in columns(p, cut)]
@@ -211,19 +211,20 @@ def plan(p: GemmShape) -> list[Launch | Call]:
     cut = choose(p)
     if cut is None:
         return [Call(OTHERS, p, {name: name for name in p.arrays})]
-    launches = []
+    launches, strips = [], ceil_div(p.n, STRIP)
     copied = bool(scratch(p))
     b, flags = ("b_packed", "flags") if copied else ("b", "c")  # what is not read
     sizes = (p.n, p.k, p.pitches[1], b_pitch(p))
     if copied:
         first = min(cut.early * STRIP, p.n)
         blocks = ceil_div(p.k * ceil_div(first, UNIT), COPIERS * COPIED)
-        early = ("b", b, flags, 1 + ceil_div(p.n, STRIP), first, *sizes[1:])
+        early = ("b", b, flags, 1 + strips, first, *sizes[1:])
         launches.append(Launch("copy_early", (blocks,), (COPIERS,), early, early=True))
     map_of_b = TensorMap(b, (TILE_K, 64), (p.k, p.n), (b_pitch(p),))
     of_a, of_c = classes(p, "a", (128, TILE_K), cut.period), classes(p, "c", (16, 64), cut.period)
     args = (*of_a, map_of_b, *of_c, "b", b, flags, "c", p.m, *sizes, p.pitches[2])
-    args += (rows_of_pairs(p, cut.period), cut.tall, cut.flat, cut.first, cut.early, float(p.alpha))
+    args += (rows_of_pairs(p, cut.period), cut.tall, cut.flat, cut.first)
+    args += (cut.early if copied else strips, float(p.alpha))  # from which strip on copies are late
     shared = STAGES * STAGE_BYTES + STAGED_BYTES + STRIP_BYTES
     launches.append(Launch("gemm_idle", (2 * cut.clusters,), (THREADS,), args, shared, cluster=2, early=True))
     return launches
