@@ -14,7 +14,7 @@ from mini_dnn.variant import find
 RUNG = find("gemm/v16_idle")
 RULES: dict[str, Any] = RUNG.plan.__globals__  # type: ignore[union-attr]
 Cut = RULES["Cut"]
-PROBLEMS = [  # each with its cut: tall and flat columns, clusters, period, columns of the first band, early strips
+PROBLEMS = [  # with cuts: tall and flat columns, clusters, period, columns of the first band, early strips
     (GemmShape(71, 711, 263, "fp16", "fp16"), Cut(1, 2, 3, 16, 1, 1)),
     (
         GemmShape(2100, 391, 261, "fp16", "fp16"),
