@@ -270,7 +270,8 @@ def test_no_false_finding_at_several_problems(name: str) -> None:
     assert variant.op != "conv2d" or not any(result.refused for result in report.results)
 
 
-LARGE = ("gemm/v12_eighths", "gemm/v14_mixed", "gemm/v17_pingpong")  # leave most of these problems to others
+# These leave most of these problems to other variants
+LARGE = ("gemm/v12_eighths", "gemm/v14_mixed", "gemm/v15_idle", "gemm/v16_pingpong")
 
 
 @pytest.mark.parametrize("name", [name for name in CHECKABLE if name not in LARGE])

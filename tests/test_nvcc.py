@@ -40,8 +40,9 @@ WARPGROUPS: list[tuple[str, Any]] = [  # variants that use their products
     *(("gemm/v11_ahead", GemmShape(2048, 2048, 2048, "fp16", "fp16", constant=b)) for b in ("", "b")),
     *(("gemm/v11_ahead", GemmShape(6304, 3072, 768, "fp16", "fp16", constant=b)) for b in ("", "b")),
     ("gemm/v11_ahead", GemmShape(3136, 2128, 1688, "fp16", "fp16")),
-    *(("gemm/v17_pingpong", GemmShape(*sizes, "fp16", "fp16")) for sizes in IN_TURN_AND_TOGETHER),
+    *(("gemm/v16_pingpong", GemmShape(*sizes, "fp16", "fp16")) for sizes in IN_TURN_AND_TOGETHER),
     *(("gemm/v14_mixed", GemmShape(4096, 4096, 4096, "fp16", "fp16", layout)) for layout in ("nn", "tt")),
+    *(("gemm/v15_idle", GemmShape(*s, "fp16", "fp16")) for s in ((8191, 8191, 8191), (1796, 2736, 2103))),
 ]
 
 

@@ -19,7 +19,7 @@ FOUR_K = 4096  # the longest sum that a cluster of four blocks was tried for
 MOST_SUMS = 1 << 25  # of tiles of several rounds: beyond that, the last round hardly counts
 WIDE_K = 128  # terms in the last steps, which multiply half of the columns at a time; a sum must be longer
 # Kinds of tiles: three of gemm/v11_ahead, one of gemm/v8_final, and two of gemm/v10_small, in the second of
-# which blocks share k through memory. The last two are those of gemm/v17_pingpong: of a warpgroup and of two.
+# which blocks share k through memory. The last two are those of gemm/v16_pingpong: of a warpgroup and of two.
 SINGLE, WIDE, ROUNDS, FINAL, SMALL, PARTS, TURNS, TOGETHER = range(8)
 
 # The model, in clocks at 1755 MHz, fitted to 2,000 times of 223 products on H100s
@@ -39,7 +39,7 @@ SPLIT_LOADS = 0.325  # of the clocks of a line, to add if blocks share k, becaus
 # Of the tiles of gemm/v10_small: see Tile.of_small(). The last one is for sums that blocks add up in memory.
 SMALL_CLOCKS, SMALL_ROUND, SMALL_WAIT = 4000, 650, 142
 SMALL_BYTES_CLOCK, THREADS_BYTES_CLOCK, PART_BYTES_CLOCK = 60, 25, 2000
-# Of the tiles of gemm/v17_pingpong: see Tile.of_players()
+# Of the tiles of gemm/v16_pingpong: see Tile.of_players()
 P_START, P_CLUSTER, P_HALVES, P_STEP, P_PRODUCT, P_SHARED = 1017, 1959, 265, 75.7, 0.987, 0.512
 P_LINE, P_ALONE = 2.69, 0.294
 P_ODD_A, P_ODD_B, P_CROSSING = (
@@ -147,7 +147,7 @@ class Tile:
         return SMALL_CLOCKS + (ceil_div(blocks, AT_ONCE[1]) - 1) * SMALL_ROUND + max(waits, works)
 
     def of_players(self, p: GemmShape) -> float:
-        """Clocks for tiles of gemm/v17_pingpong, with constants of its own: 765 times of 127 products."""
+        """Clocks for tiles of gemm/v16_pingpong, with constants of its own: 765 times of 127 products."""
         clusters, at_once, steps = self.count(p), AT_ONCE[self.cluster], ceil_div(p.k, TILE_K)
         rounds = ceil_div(clusters, at_once)
         busy = clusters / rounds / at_once
@@ -204,7 +204,7 @@ OF_OTHERS = (
 
 
 def of_players() -> Iterator[Tile]:
-    """Tiles of gemm/v17_pingpong."""
+    """Tiles of gemm/v16_pingpong."""
     heights = (
         (TURNS, 64, (32, *range(64, 257, 16))),
         (TURNS, 128, range(64, 193, 16)),

@@ -1,11 +1,6 @@
 // Part of kernel.cu: rows of a that are split while others are multiplied.
 
-// Orders writes to global memory before reads by the copy engine, and the reverse.
-__device__ __forceinline__ void fence_proxy_async_global() {
-#ifndef MINI_DNN_EMULATOR
-  asm volatile("fence.proxy.async.global;" ::: "memory");
-#endif
-}
+#include "fence.cuh"
 
 // The rows of a from `first` on, and their flags: the number of items taken from the queue, and then, for each 128
 // rows, the number of items that have been split.

@@ -11,7 +11,7 @@
 //           which is still in L2. The last two steps of a tile
 //           compute half of its sums, and then the other half while the first one is stored. variant.py decides by a
 //           model of the time which products gain, and how their columns are divided. All others are calls of
-//           gemm/v17_pingpong.
+//           gemm/v16_pingpong.
 // Layout    as gemm/v8_final. The two blocks of a cluster are beside each other and share a if their tiles are tall, or
 //           below each other and share b if they are flat. Each loads half of the shared operand for both.
 // Mapping   a block on each multiprocessor, clusters of two; two warpgroups multiply, a third one has a thread that

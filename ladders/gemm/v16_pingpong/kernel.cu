@@ -1,4 +1,4 @@
-// gemm/v17_pingpong: gemm/v11_ahead with warpgroups that take turns, and with copies and clusters that cost less.
+// gemm/v16_pingpong: gemm/v11_ahead with warpgroups that take turns, and with copies and clusters that cost less.
 //
 // Idea      While a block stores a tile, its tensor cores have nothing to do. Here each of two warpgroups has a tile of
 //           its own ("ping-pong"): while one stores, the other one multiplies. A tile of half the size also fills

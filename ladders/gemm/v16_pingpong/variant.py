@@ -1,4 +1,4 @@
-"""gemm/v17_pingpong: warpgroups that multiply in turn, or together, and copies that cost them nothing."""
+"""gemm/v16_pingpong: warpgroups that multiply in turn, or together, and copies that cost them nothing."""
 
 from functools import cache
 
@@ -20,7 +20,7 @@ from mini_dnn.plans.gemm_tiles import (
 )
 from mini_dnn.variant import Call, Launch, TensorMap, Variant, ceil_div
 
-OTHERS = "gemm/v12_eighths"  # takes what the kernel here does not make faster
+OTHERS = "gemm/v15_idle"  # takes what the kernel here does not make faster
 UNIT = 8  # elements of 16 bits that the copy engine moves at least
 MOST_STAGES = 16  # of the ring
 SHARED_BYTES = 226 * 1024  # of a block, for stages and pieces of c
