@@ -14,7 +14,7 @@ struct Late {
   const float* x;
   uint4* boxes;
   float* factors;
-  int* wide;
+  int* ranges;
   int* flags;
   int m, k, pitch, chunks, first, all;  // all: the number of rows, including those that only fill the last tile
 
@@ -40,7 +40,7 @@ struct Late {
     const float same[8] = {factor, factor, factor, factor, factor, factor, factor, factor};
     if (lane == 0) {
       factors[row] = 1.0f / factor;
-      wide[row] = range.is_wide();
+      ranges[row] = range.packed();
     }
 #pragma unroll 1
     for (int part = lane; part < parts; part += 32 * DEEP) {

@@ -38,6 +38,7 @@ constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
 static_assert(THREADS == 384 && SPLITTERS == 256, "two warpgroups multiply, a third one copies");
 
 #include "halves.cuh"
+#include "range.cuh"
 #include "split_rows.cuh"
 #include "split_columns.cuh"
 #include "sum_up.cuh"

@@ -1,0 +1,89 @@
+// Part of kernel.cu: stores, and sums that are computed again.
+
+struct Operands {
+  const float *a, *b;
+  int m, n, k, a_pitch, b_pitch;
+};
+
+// For the lines of an entry of the batch, and for each of the parts in which they were split: the inverses of their
+// factors, and their packed ranges (range.cuh). Sums have the factor of the last part.
+struct Lines {
+  const float* factors;
+  const int* ranges;
+  int parts = 1, stride = 0;
+  __device__ __forceinline__ float factor(int line) const { return factors[line + (parts - 1) * stride]; }
+  __device__ __forceinline__ int kind(int line) const {
+    Packed all;
+    for (int i = 0; i < parts; i++) all.add(ranges[line + i * stride]);
+    return all.kind();
+  }
+  // A sum of the line is small if it is less than LEAST_SUM in units of the part with the largest elements.
+  __device__ __forceinline__ float small(int line) const {
+    float largest = factors[line];
+    for (int i = 1; i < parts; i++) largest = fmaxf(largest, factors[line + i * stride]);
+    return LEAST_SUM * largest;
+  }
+};
+
+// An element of c, computed in fp32 by a warp.
+__device__ __noinline__ float plain(const Operands& x, int entry, int row, int column) {
+  const float* const a = x.a + (long long)entry * (A_LINES ? x.k : x.m) * x.a_pitch;
+  const float* const b = x.b + (long long)entry * (B_LINES ? x.k : x.n) * x.b_pitch;
+  float sum = 0.0f;
+  for (int i = threadIdx.x % 32; i < x.k; i += 32) {
+    const float of_a = A_LINES ? a[(long long)i * x.a_pitch + row] : a[(long long)row * x.a_pitch + i];
+    const float of_b = B_LINES ? b[(long long)i * x.b_pitch + column] : b[(long long)column * x.b_pitch + i];
+    sum = fmaf(of_a, of_b, sum);  // a product alone may be beyond fp32
+  }
+  for (int i = 16; i > 0; i /= 2) sum += __shfl_xor_sync(~0u, sum, i);
+  return sum;
+}
+
+// Undoes the factors, stores, and then computes again the sums that halves cannot represent.
+template <int groups>
+__device__ __forceinline__ void finish(float (&total)[groups][4], const Operands& x, const Lines& of_a,
+                                       const Lines& of_b, const sums::Matrix<float>& to, int entry, int row,
+                                       int column) {
+  const int lane = threadIdx.x % 32, first_row = row + lane / 4, first_column = column + lane % 4 * 2;
+  const float of_rows[2] = {of_a.factor(first_row), of_a.factor(first_row + 8)};
+  const float least[2] = {of_a.small(first_row), of_a.small(first_row + 8)};
+  bool small = false, infinite = false;
+#pragma unroll
+  for (int i = 0; i < groups; i++) {  // lines beyond a and b have factors, too
+    const float2 of_columns = *reinterpret_cast<const float2*>(of_b.factors + first_column + 8 * i);
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+      total[i][j] *= of_rows[j / 2];
+      small |= fabsf(total[i][j]) < least[j / 2];
+      total[i][j] *= j % 2 ? of_columns.y : of_columns.x;
+      infinite |= !isfinite(total[i][j]);
+    }
+  }
+  sums::store<C_PAIRS>(total, to, row, column);
+  if (!__any_sync(~0u, small || infinite)) return;
+  const int kinds[2] = {of_a.kind(first_row), of_a.kind(first_row + 8)};
+  if (!__any_sync(~0u, infinite || (kinds[0] | kinds[1]) != 0)) return;
+
+  unsigned again[groups / 8] = {};  // a bit for each sum
+#pragma unroll
+  for (int i = 0; i < groups * 4; i++) {
+    const int c = first_column + i / 4 * 8 + i % 2, kind = kinds[i % 4 / 2], other = of_b.kind(c);
+    const bool doubtful = kind != 0 && other != 0 && ((kind | other) & UNEVEN);
+    const float magnitude = fabsf(total[i / 4][i % 4]);
+    if ((doubtful && magnitude <= least[i % 4 / 2] * of_b.factors[c]) || !isfinite(magnitude))
+      again[i / 32] |= 1u << i % 32;
+  }
+#pragma unroll
+  for (int word = 0; word < groups / 8; word++) {
+#pragma unroll 1
+    while (const unsigned lanes = __ballot_sync(~0u, again[word] != 0)) {
+      const int leader = __ffs(lanes) - 1, i = word * 32 + __ffs(__shfl_sync(~0u, again[word], leader)) - 1;
+      const int r = row + leader / 4 + i % 4 / 2 * 8, c = column + leader % 4 * 2 + i / 4 * 8 + i % 2;
+      if (lane == leader) again[word] &= again[word] - 1;
+      if (r >= x.m || c >= x.n) continue;
+      const long long at = (long long)r * to.pitch + c;
+      const float sum = to.alpha * plain(x, entry, r, c);
+      if (lane == leader) to.c[at] = to.beta == 0.0f ? sum : sum + to.beta * to.c0[at];
+    }
+  }
+}
