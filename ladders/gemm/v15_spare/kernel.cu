@@ -37,7 +37,7 @@ static_assert(PART_CHUNKS % 2 == 0, "sums of two chunks are promoted together");
 #include "late.cuh"
 #include "../v9_fp32/sum_up.cuh"
 #include "../v13_split/finish.cuh"
-#include "../v9_fp32/tiles.cuh"
+#include "tiles.cuh"
 
 // The units of the sums of a tile become those of the next part of their rows.
 template <int groups>
@@ -52,27 +52,29 @@ __device__ __forceinline__ void change_units(float (&total)[groups][4], const fl
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     gemm(uint4* a_boxes, uint4* b_boxes, float* a_factors, float* b_factors, int* a_ranges, int* b_ranges, int* flags,
-         const float* a, const float* b, const float* c0, float* c, int m, int n, int k, int a_pitch, int b_pitch,
-         int c_pitch, int chunks, int wide, int narrow, int early_columns, float alpha, float beta) {
+         const float* a, const float* b, const __grid_constant__ ptx::TensorMap a_map,
+         const __grid_constant__ ptx::TensorMap b_map, const float* c0, float* c, int m, int n, int k, int a_pitch,
+         int b_pitch, int c_pitch, int chunks, int wide, int narrow, int early_rows, int early_columns, float alpha, float beta) {
   extern __shared__ __align__(1024) char memory[];
-  __shared__ ptx::mbarrier full[STAGES], empty[STAGES];
-  const Tiles tiles{(m + ROWS - 1) / ROWS, wide, narrow, 1};
+  __shared__ ptx::mbarrier full[STAGES], empty[STAGES], loaded[Strips::DEPTH];
+  const Tiles tiles{(m + ROWS - 1) / ROWS, wide, narrow};
   const int count = tiles.count(), a_lines = tiles.rows * ROWS, b_lines = wide * WIDE + narrow * NARROW;
   const int parts = (chunks + PART_CHUNKS - 1) / PART_CHUNKS, multipliers = gridDim.x - SPARE;
-  const Late late{Parts{a, a_boxes, a_factors, a_ranges, m, k, a_pitch, chunks, a_lines}, flags, parts, early_columns};
+  const Late late{{a_boxes, a_factors, a_ranges, chunks, a_lines}, flags, parts, early_rows, early_columns};
   const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
   if (threadIdx.x == 0) {
     for (int i = 0; i < STAGES; i++) {
       ptx::mbarrier_init(full + i, 1);
       ptx::mbarrier_init(empty + i, CONSUMERS * 4);
     }
+    for (int i = 0; i < Strips::DEPTH; i++) ptx::mbarrier_init(loaded + i, 1);
     ptx::fence_proxy_async();
   }
   __syncthreads();
   ptx::grid_launch_dependents();
   ptx::grid_wait();
   if (blockIdx.x < SPARE) {
-    const Strips strips{b, b_boxes, b_factors, b_ranges, n, k, b_pitch, chunks, wide};
+    Strips strips{b_map, memory, loaded, b_boxes, b_factors, b_ranges, chunks, wide};
     for (int i = early_columns / 64 + blockIdx.x; i < b_lines / 64; i += SPARE) {
       strips.split(i);
       late.publish(i);
@@ -82,13 +84,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 
   const Ring ring{memory, full, empty};
   Stage stage;
-  int row, column, entry;
+  int row, column;
   if (warpgroup == CONSUMERS) {
-    ptx::setmaxnreg_dec<72>();
-    if (threadIdx.x / 32 > CONSUMERS * 4) late.split();
+    ptx::setmaxnreg_dec<80>();
+    if (const int splitter = threadIdx.x / 32 - CONSUMERS * 4 - 1; splitter >= 0)
+      late.split(a_map, reinterpret_cast<float*>(memory + STAGES * STAGE_BYTES) + splitter * 2048, loaded + splitter * 2);
     if (threadIdx.x != CONSUMERS * 128) return;
     for (int i = blockIdx.x - SPARE; i < count; i += multipliers) {
-      const int columns = tiles.find(i, row, column, entry) ? WIDE : NARROW, b_bytes = columns / 64 * BOX_BYTES;
+      const int columns = tiles.find(i, row, column) ? WIDE : NARROW, b_bytes = columns / 64 * BOX_BYTES;
       late.wait_for_columns(column, columns);
       const char* from_a = reinterpret_cast<const char*>(a_boxes) + (long long)row / 64 * chunks * BOX_BYTES;
       const char* from_b = reinterpret_cast<const char*>(b_boxes) + (long long)column / 64 * chunks * BOX_BYTES;
@@ -116,10 +119,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       sum_up(total, ring, stage, min(PART_CHUNKS, chunks - part * PART_CHUNKS));
     }
     finish(total, operands, {a_factors, a_ranges, parts, a_lines}, {b_factors, b_ranges},
-           sums::Matrix<float>{c0, c, m, n, c_pitch, alpha, beta}, entry, row, column);
+           sums::Matrix<float>{c0, c, m, n, c_pitch, alpha, beta}, 0, row, column);
   };
   for (int i = blockIdx.x - SPARE; i < count; i += multipliers) {
-    if (tiles.find(i, row, column, entry)) {
+    if (tiles.find(i, row, column)) {
       float total[WIDE / 8][4] = {};
       make(total);
     } else {

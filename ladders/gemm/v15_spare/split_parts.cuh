@@ -1,46 +1,50 @@
 // Part of kernel.cu: parts of rows of a.
 
-// The rows of a. A part is PART elements of a row, with a factor of its own.
+// The rows of a. A part is PART elements of a row, with a factor of its own. A warp splits some at a time: `at_once`
+// rows, 1024 elements, which are in its registers in the meantime.
 struct Parts {
-  const float* x;
+  static constexpr int at_once = 1024 / PART, pieces = PART / 8 / 32;  // pieces of 8 elements for each lane
   uint4* boxes;
   float* factors;  // part after part, those of all lines
   int* ranges;
-  int rows, k, pitch, chunks, lines;  // lines: the rows, and those that only fill the last tile
+  int chunks, lines;  // lines: the rows, and those that only fill the last tile
 
-  // A warp splits a part, which stays in its registers in the meantime.
-  __device__ __forceinline__ void split(int line, int part) const {
-    constexpr int LANES = PART / 8 / 32;  // pieces of 8 elements for each lane
-    const int lane = threadIdx.x % 32, there = line < rows ? k : 0, first = part * (PART / 8) + lane;
-    const float* const from = x + (long long)line * pitch;
-    float values[LANES][8];
-    Range range;
+  __device__ __forceinline__ void split(const float (&values)[at_once * pieces][8], int line, int part) const {
+    const int lane = threadIdx.x % 32;
 #pragma unroll
-    for (int i = 0; i < LANES; i++) {
-      const int at = 8 * (first + 32 * i);
-      read(from + at, there - at, pitch % 4 == 0, values[i]);
+    for (int r = 0; r < at_once; r++) {
+      Range range;
+#pragma unroll
+      for (int i = 0; i < pieces * 8; i++) range.add(values[r * pieces + i / 8][i % 8]);
+      for (int i = 16; i > 0; i /= 2) range.add(range.of_lane(i));
+      const float factor = factor_of(range.largest);
+      if (lane == 0) {
+        factors[part * lines + line + r] = 1.0f / factor;
+        ranges[part * lines + line + r] = range.packed();
+      }
+      const float same[8] = {factor, factor, factor, factor, factor, factor, factor, factor};
+#pragma unroll
+      for (int i = 0; i < pieces; i++) {
+        const int piece = part * (PART / 8) + i * 32 + lane;
+        if (piece < chunks * (CHUNK / 8))
+          write_part(boxes, values[r * pieces + i], same, line + r, piece, chunks, 0);
+      }
     }
-#pragma unroll
-    for (int i = 0; i < LANES * 8; i++) range.add(values[i / 8][i % 8]);
-    for (int i = 16; i > 0; i /= 2) range.add(range.of_lane(i));
-    const float factor = factor_of(range.largest);
-    if (lane == 0) {
-      factors[part * lines + line] = 1.0f / factor;
-      ranges[part * lines + line] = range.packed();
-    }
-    const float same[8] = {factor, factor, factor, factor, factor, factor, factor, factor};
-#pragma unroll
-    for (int i = 0; i < LANES; i++)
-      if (first + 32 * i < chunks * (CHUNK / 8)) write_part(boxes, values[i], same, line, first + 32 * i, chunks, 0);
   }
 };
 
-// The first part of rows, before the product: a warp for each. The first block clears the flags.
+// The first parts of rows, before the product. The first block clears the flags.
 extern "C" __global__ void __launch_bounds__(SPLITTERS)
     split_parts(const float* x, uint4* boxes, float* factors, int* ranges, int rows, int k, int pitch, int chunks,
                 int lines, int* flags, int count) {
+  const int first = (blockIdx.x * (SPLITTERS / 32) + threadIdx.x / 32) * Parts::at_once;
   ptx::grid_wait();
   for (int i = threadIdx.x; blockIdx.x == 0 && i < count; i += SPLITTERS) flags[i] = 0;
-  const Parts parts{x, boxes, factors, ranges, rows, k, pitch, chunks, lines};
-  parts.split(blockIdx.x * (SPLITTERS / 32) + threadIdx.x / 32, 0);
+  float values[Parts::at_once * Parts::pieces][8];
+#pragma unroll
+  for (int i = 0; i < Parts::at_once * Parts::pieces; i++) {
+    const int line = first + i / Parts::pieces, at = 8 * (i % Parts::pieces * 32 + threadIdx.x % 32);
+    read(x + (long long)line * pitch + at, line < rows ? min(k, PART) - at : 0, true, values[i]);
+  }
+  Parts{boxes, factors, ranges, chunks, lines}.split(values, first, 0);
 }

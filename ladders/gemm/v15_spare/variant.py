@@ -4,16 +4,19 @@ from functools import cache
 
 from mini_dnn.ops import Array
 from mini_dnn.ops.gemm import GemmShape
-from mini_dnn.variant import Call, Launch, Variant, ceil_div
+from mini_dnn.variant import Call, Launch, TensorMap, Variant, ceil_div
 
 OTHERS = "gemm/v13_split"  # solves what this variant does not make faster
 ROWS = 128  # of c in a block
 WIDE, NARROW = 192, 128  # columns of c in a block, of tiles of two widths
 BOX = 64  # lines whose halves lie together
 CHUNK = 32  # terms of a sum in a stage
-PART = 1024  # terms of a row of a with the same factor
+PART = 512  # terms of a row of a with the same factor
+BATCH = 1024  # elements of rows that a warp splits at a time
 STAGES = 5
-BAND = 32  # rows of tiles in a band; tiles are computed band after band
+BUFFERS = 3 * 2 * BATCH * 4  # bytes: two batches for each of three warps
+HEIGHT = 96  # rows of b that a spare block loads at a time
+BAND = 4  # columns of tiles in a band; tiles are computed band after band, and in it row by row
 MULTIPROCESSORS = 132  # of an H100 or H200; a block each, as each takes nearly all shared memory
 SPARE = 4  # blocks that split b
 THREADS = 384  # two warpgroups that multiply, one that copies
@@ -51,9 +54,10 @@ def widths(rows: int, n: int, blocks: int) -> tuple[float, int, int]:
     return min(map(time, range(max(0, most - 4 * blocks), most + 1)))
 
 
-def early(p: GemmShape) -> int:
-    """Columns of b that are split before the product: those of the first round, which are wide."""
-    return WIDE * ceil_div(MULTIPROCESSORS - SPARE, min(BAND, ceil_div(p.m, ROWS)))
+def early(p: GemmShape) -> tuple[int, int]:
+    """The rows and the columns of tiles in the first round, for which a and b are split before the product."""
+    rows, tiles = ceil_div(p.m, ROWS), MULTIPROCESSORS - SPARE
+    return min(rows, ceil_div(tiles, BAND)), BAND * ceil_div(tiles, rows * BAND)
 
 
 @cache
@@ -63,8 +67,8 @@ def suits(p: GemmShape) -> bool:
     time, wide, narrow = widths(rows, p.n, MULTIPROCESSORS - SPARE)
     rounds = rows * (wide + narrow) / (MULTIPROCESSORS - SPARE)
     all_time, *_ = widths(rows, p.n, MULTIPROCESSORS)
-    plain = p.layout == "nn" and p.batch == 1
-    return plain and rounds >= FEWEST_ROUNDS and early(p) <= wide * WIDE and time <= SPARE_COST * all_time
+    plain = p.layout == "nn" and p.batch == 1 and all(pitch % 4 == 0 for pitch in p.pitches[:2])
+    return plain and rounds >= FEWEST_ROUNDS and early(p)[1] <= wide and time <= SPARE_COST * all_time
 
 
 def sizes(p: GemmShape) -> tuple[int, int, int]:
@@ -108,26 +112,31 @@ def plan(p: GemmShape) -> list[Launch | Call]:
     if not suits(p):
         return [Call(OTHERS, p, {name: name for name in p.arrays})]
     a_lines, _, _ = sizes(p)
+    rows, columns = early(p)
     _, wide, narrow = widths(a_lines // ROWS, p.n, MULTIPROCESSORS - SPARE)
     a, b = (tuple(f"{name}_{what}" for what in ("boxes", "factors", "ranges")) for name in "ab")
     blocks = min(CLUSTER, ceil_div(chunks(p) // 2, STEPS_KEPT))
     of_b = Launch(
         "split_columns",
-        (blocks, early(p) // 32, 1),
+        (blocks, columns * WIDE // 32, 1),
         (SPLITTERS,),
         ("b", *b, p.n, p.k, p.pitches[1], chunks(p), wide),
         cluster=blocks,
         early=True,
     )
-    rows = min(BAND * ROWS, a_lines)
+    rows_of_block = SPLITTERS // 32 * (BATCH // PART)
     args = ("a", *a, p.m, p.k, p.pitches[0], chunks(p), a_lines, "flags", flags(p))
-    of_a = Launch("split_parts", (rows // (SPLITTERS // 32),), (SPLITTERS,), args, early=True)
+    of_a = Launch("split_parts", (rows * ROWS // rows_of_block,), (SPLITTERS,), args, early=True)
     both = tuple(name for pair in zip(a, b, strict=True) for name in pair)
+    maps = (
+        TensorMap("a", (1, 256), (p.m, p.k), (p.pitches[0],), swizzle=0),
+        TensorMap("b", (HEIGHT, BOX), (p.k, p.n), (p.pitches[1],), swizzle=0),
+    )
     c0 = "c0" if p.beta else "c"  # what is not read
-    args = (*both, "flags", "a", "b", c0, "c", p.m, p.n, p.k, *p.pitches, chunks(p), wide, narrow)
-    args += (early(p), float(p.alpha), float(p.beta))
+    args = (*both, "flags", "a", "b", *maps, c0, "c", p.m, p.n, p.k, *p.pitches, chunks(p), wide, narrow)
+    args += (rows * ROWS, columns * WIDE, float(p.alpha), float(p.beta))
     stage = (ROWS + WIDE) // BOX * BOX_BYTES
-    product = Launch("gemm", (MULTIPROCESSORS,), (THREADS,), args, shared_bytes=STAGES * stage, early=True)
+    product = Launch("gemm", (MULTIPROCESSORS,), (THREADS,), args, shared_bytes=STAGES * stage + BUFFERS, early=True)
     return [of_b, of_a, product]
 
 
