@@ -31,6 +31,7 @@ static_assert(THREADS == 384 && SPLITTERS == 256, "two warpgroups multiply, a th
 #include "range.cuh"
 #include "write_part.cuh"
 #include "split_rows.cuh"
+#include "split_32.cuh"
 #include "split_columns.cuh"
 #include "split_late.cuh"
 #include "../v9_fp32/sum_up.cuh"

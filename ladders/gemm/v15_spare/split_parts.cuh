@@ -32,19 +32,3 @@ struct Parts {
     }
   }
 };
-
-// The first parts of rows, before the product. The first block clears the flags.
-extern "C" __global__ void __launch_bounds__(SPLITTERS)
-    split_parts(const float* x, uint4* boxes, float* factors, int* ranges, int rows, int k, int pitch, int chunks,
-                int lines, int* flags, int count) {
-  const int first = (blockIdx.x * (SPLITTERS / 32) + threadIdx.x / 32) * Parts::at_once;
-  ptx::grid_wait();
-  for (int i = threadIdx.x; blockIdx.x == 0 && i < count; i += SPLITTERS) flags[i] = 0;
-  float values[Parts::at_once * Parts::pieces][8];
-#pragma unroll
-  for (int i = 0; i < Parts::at_once * Parts::pieces; i++) {
-    const int line = first + i / Parts::pieces, at = 8 * (i % Parts::pieces * 32 + threadIdx.x % 32);
-    read(x + (long long)line * pitch + at, line < rows ? min(k, PART) - at : 0, true, values[i]);
-  }
-  Parts{boxes, factors, ranges, chunks, lines}.split(values, first, 0);
-}

@@ -116,17 +116,16 @@ def plan(p: GemmShape) -> list[Launch | Call]:
     _, wide, narrow = widths(a_lines // ROWS, p.n, MULTIPROCESSORS - SPARE)
     a, b = (tuple(f"{name}_{what}" for what in ("boxes", "factors", "ranges")) for name in "ab")
     blocks = min(CLUSTER, ceil_div(chunks(p) // 2, STEPS_KEPT))
-    of_b = Launch(
-        "split_columns",
-        (blocks, columns * WIDE // 32, 1),
+    clusters = ceil_div(rows * ROWS, blocks * (SPLITTERS // 32) * (BATCH // PART))
+    args = ("a", *a, p.m, p.pitches[0], a_lines, "b", *b, p.n, p.pitches[1], wide, columns * WIDE)
+    first = Launch(
+        "split_first",
+        (blocks, columns * WIDE // 32 + clusters),
         (SPLITTERS,),
-        ("b", *b, p.n, p.k, p.pitches[1], chunks(p), wide),
+        (*args, rows * ROWS, p.k, chunks(p), "flags", flags(p)),
         cluster=blocks,
         early=True,
     )
-    rows_of_block = SPLITTERS // 32 * (BATCH // PART)
-    args = ("a", *a, p.m, p.k, p.pitches[0], chunks(p), a_lines, "flags", flags(p))
-    of_a = Launch("split_parts", (rows * ROWS // rows_of_block,), (SPLITTERS,), args, early=True)
     both = tuple(name for pair in zip(a, b, strict=True) for name in pair)
     maps = (
         TensorMap("a", (1, 256), (p.m, p.k), (p.pitches[0],), swizzle=0),
@@ -137,7 +136,7 @@ def plan(p: GemmShape) -> list[Launch | Call]:
     args += (rows * ROWS, columns * WIDE, float(p.alpha), float(p.beta))
     stage = (ROWS + WIDE) // BOX * BOX_BYTES
     product = Launch("gemm", (MULTIPROCESSORS,), (THREADS,), args, shared_bytes=STAGES * stage + BUFFERS, early=True)
-    return [of_b, of_a, product]
+    return [first, product]
 
 
 VARIANT = Variant(
