@@ -41,8 +41,8 @@ struct Strips {
 
   // A block splits a strip. It loads it twice, and finds it in L2 the second time.
   __device__ __forceinline__ void split(int strip) {
-    __shared__ Range of_warps[THREADS / 32][64];
-    __shared__ float of_columns[64];
+    const auto of_warps = reinterpret_cast<Range(*)[64]>(memory + DEPTH * BOX);
+    float* const of_columns = reinterpret_cast<float*>(of_warps + THREADS / 32);
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, piece = threadIdx.x % 8, first = strip * 64;
     float factor[8];
     Range of_thread[8];
