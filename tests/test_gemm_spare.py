@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 from convolutions import solved
 from sampling import exhaustive_unless
+from uneven import ZEROS, uneven
 
 from mini_dnn.device import Device
 from mini_dnn.device.emulator.checked import CheckedEmulator
 from mini_dnn.ops.gemm import GemmShape
 from mini_dnn.running.runner import run
+from mini_dnn.running.verify import verify
 from mini_dnn.variant import find
 
 V15 = find("gemm/v15_spare")
@@ -61,6 +63,15 @@ def test_rows_whose_parts_differ_widely(quick_emulator: Device) -> None:
     c = run(V15, problem, arrays, quick_emulator).outputs["c"]
     a, b = (arrays[name].astype(np.float64) for name in "ab")
     assert (abs(c - a @ b) <= 4e-7 * 32 * (abs(a) @ abs(b))).all()
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize("spread", [21, 35, ZEROS])
+def test_small_elements_that_meet_large_ones(spread: int, quick_emulator: Device) -> None:
+    problem = by_itself(GemmShape(200, 500, 600, "fp32"))
+    arrays = uneven(problem, spread)
+    found = verify(V15.operation, problem, arrays, run(V15, problem, arrays, quick_emulator).outputs, "fp32")
+    assert found.ok, found
 
 
 @pytest.mark.usefixtures("few")
