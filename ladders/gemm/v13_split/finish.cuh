@@ -25,18 +25,18 @@ struct Lines {
   }
 };
 
-// An element of c, computed in fp32 by a warp.
+// An element of c, computed by a warp. In double, as products and partial sums may be beyond fp32.
 __device__ __noinline__ float plain(const Operands& x, int entry, int row, int column) {
   const float* const a = x.a + (long long)entry * (A_LINES ? x.k : x.m) * x.a_pitch;
   const float* const b = x.b + (long long)entry * (B_LINES ? x.k : x.n) * x.b_pitch;
-  float sum = 0.0f;
+  double sum = 0.0;
   for (int i = threadIdx.x % 32; i < x.k; i += 32) {
     const float of_a = A_LINES ? a[(long long)i * x.a_pitch + row] : a[(long long)row * x.a_pitch + i];
     const float of_b = B_LINES ? b[(long long)i * x.b_pitch + column] : b[(long long)column * x.b_pitch + i];
-    sum = fmaf(of_a, of_b, sum);  // a product alone may be beyond fp32
+    sum += double(of_a) * of_b;
   }
   for (int i = 16; i > 0; i /= 2) sum += __shfl_xor_sync(~0u, sum, i);
-  return sum;
+  return float(sum);
 }
 
 // Undoes the factors, stores, and then computes again the sums that halves cannot represent.
