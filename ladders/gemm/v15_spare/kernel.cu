@@ -87,7 +87,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   Stage stage;
   int row, column;
   if (warpgroup == CONSUMERS) {
-    ptx::setmaxnreg_dec<80>();
+    ptx::setmaxnreg_dec<88>();
     if (const int splitter = threadIdx.x / 32 - CONSUMERS * 4 - 1; splitter >= 0)
       late.split(a_map, reinterpret_cast<float*>(memory + STAGES * STAGE_BYTES) + splitter * 2048, loaded + splitter * 2);
     if (threadIdx.x != CONSUMERS * 128) return;
@@ -109,7 +109,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     return;
   }
 
-  ptx::setmaxnreg_inc<216>();
+  ptx::setmaxnreg_inc<208>();
   const Operands operands{a, b, m, n, k, a_pitch, b_pitch};
   auto make = [&](auto& total) {
     row += threadIdx.x / 32 * 16;
