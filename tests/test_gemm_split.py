@@ -1,4 +1,4 @@
-"""gemm/v13_split: rows of a that are split late, columns of b that do not stay in registers, and uneven lines."""
+"""gemm/v13_split: rows that are split late, columns that do not stay in registers, and uneven lines."""
 
 from typing import Any
 

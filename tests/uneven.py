@@ -1,4 +1,4 @@
-"""Operands of which halves lose the elements that matter, because the largest elements meet small ones or zeros."""
+"""Operands whose largest elements meet small ones or zeros, so that the others matter."""
 
 import numpy as np
 
@@ -10,9 +10,9 @@ ZEROS = 200  # the partners are zeros
 
 
 def uneven(problem: GemmShape, spread: int) -> Arrays:
-    """Rows of a and columns of b, not transposed; the largest element of one meets the least one of the other."""
+    """The largest element of each row of a meets the least one of each column of b. Not transposed."""
     rng = np.random.default_rng(spread)
-    small, least = np.float32(2.0**-min(spread, 66)), np.float32(0 if spread == ZEROS else 2.0**-spread)
+    small, least = np.float32(2.0 ** -min(spread, 66)), np.float32(0 if spread == ZEROS else 2.0**-spread)
     a = small * (1 + rng.random(problem.arrays["a"].shape, np.float32))
     b = 1 + rng.random(problem.arrays["b"].shape, np.float32)
     a[:, :, 0], b[:, 0] = 1, least

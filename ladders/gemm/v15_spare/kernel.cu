@@ -7,15 +7,16 @@
 //           first tiles need only the first part. Before the product, only the first part of a and the columns of the
 //           first round are split.
 // Layout    as gemm/v13_split, but a row of a has a factor for each part.
-// Mapping   split_columns (of gemm/v13_split) and split_parts, a warp for a part of a row, before the product. gemm: the
+// Mapping   split_columns (of gemm/v13_split) and split_parts, a warp for a part of a row, before the product. gemm:
+// the
 //           first SPARE blocks split the other columns, strip by strip. Of each other block, two warpgroups multiply,
 //           one warp copies, and three warps split the other parts of a. Strips and parts are split in the order in
 //           which tiles need them; flags say which are ready. Between two parts, sums are multiplied by the quotient
 //           of their factors.
-// Roofline  as gemm/v13_split; m = n = k = 4096 splits 46 MB before the product, 0.015 ms at 3 TB/s, and 222 MB beside it.
-// Gain      over gemm/v13_split: 7 % at 4096^3, to 0.575 ms.
-// Limits    as gemm/v13_split. It calls that for operands that are transposed, batches, and products of few rounds.
-// Hazards   as gemm/v13_split. In addition: blocks wait for the spare ones, which wait for nobody. They are the first
+// Roofline  as gemm/v13_split; m = n = k = 4096 splits 46 MB before the product, 0.015 ms at 3 TB/s, and 222 MB beside
+// it. Gain      over gemm/v13_split: 7 % at 4096^3, to 0.575 ms. Limits    as gemm/v13_split. It calls that for
+// operands that are transposed, batches, and products of few rounds. Hazards   as gemm/v13_split. In addition: blocks
+// wait for the spare ones, which wait for nobody. They are the first
 //           blocks, and blocks start in order.
 // Source    as gemm/v13_split; online softmax has sums that change their factor.
 #include <mini_dnn/sums.cuh>
@@ -55,7 +56,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     gemm(uint4* a_boxes, uint4* b_boxes, float* a_factors, float* b_factors, int* a_ranges, int* b_ranges, int* flags,
          const float* a, const float* b, const __grid_constant__ ptx::TensorMap a_map,
          const __grid_constant__ ptx::TensorMap b_map, const float* c0, float* c, int m, int n, int k, int a_pitch,
-         int b_pitch, int c_pitch, int chunks, int wide, int narrow, int early_rows, int early_columns, float alpha, float beta) {
+         int b_pitch, int c_pitch, int chunks, int wide, int narrow, int early_rows, int early_columns, float alpha,
+         float beta) {
   extern __shared__ __align__(1024) char memory[];
   __shared__ ptx::mbarrier full[STAGES], empty[STAGES], loaded[Strips::DEPTH];
   const Tiles tiles{(m + ROWS - 1) / ROWS, wide, narrow};
@@ -89,7 +91,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   if (warpgroup == CONSUMERS) {
     ptx::setmaxnreg_dec<88>();
     if (const int splitter = threadIdx.x / 32 - CONSUMERS * 4 - 1; splitter >= 0)
-      late.split(a_map, reinterpret_cast<float*>(memory + STAGES * STAGE_BYTES) + splitter * 2048, loaded + splitter * 2);
+      late.split(a_map, reinterpret_cast<float*>(memory + STAGES * STAGE_BYTES) + splitter * 2048,
+                 loaded + splitter * 2);
     if (threadIdx.x != CONSUMERS * 128) return;
     for (int i = blockIdx.x - SPARE; i < count; i += multipliers) {
       const int columns = tiles.find(i, row, column) ? WIDE : NARROW, b_bytes = columns / 64 * BOX_BYTES;

@@ -1,7 +1,7 @@
 // Part of kernel.cu: what the first round of tiles needs, before the product.
 
-// The first `columns` columns of b, by clusters, and the first parts of the first `rows` rows of a, by the other blocks.
-// blockIdx.y is the cluster. The first of the other blocks clears the flags.
+// The first `columns` columns of b, by clusters, and the first parts of the first `rows` rows of a, by the other
+// blocks. blockIdx.y is the cluster. The first of the other blocks clears the flags.
 extern "C" __global__ void __launch_bounds__(SPLITTERS, 2)
     split_first(const float* a, uint4* a_boxes, float* a_factors, int* a_ranges, int m, int a_pitch, int a_lines,
                 const float* b, uint4* b_boxes, float* b_factors, int* b_ranges, int n, int b_pitch, int wide_tiles,

@@ -26,8 +26,7 @@ struct Parts {
 #pragma unroll
       for (int i = 0; i < pieces; i++) {
         const int piece = part * (PART / 8) + i * 32 + lane;
-        if (piece < chunks * (CHUNK / 8))
-          write_part(boxes, values[r * pieces + i], same, line + r, piece, chunks, 0);
+        if (piece < chunks * (CHUNK / 8)) write_part(boxes, values[r * pieces + i], same, line + r, piece, chunks, 0);
       }
     }
   }

@@ -38,7 +38,7 @@ def chunks(p: GemmShape) -> int:
 
 @cache
 def widths(rows: int, n: int, blocks: int) -> tuple[float, int, int]:
-    """The shortest time of the busiest block, and how many columns of tiles are then wide, and how many narrow.
+    """The least time of the busiest block, and how many columns of tiles are then wide, and how many narrow.
 
     Block i takes tiles i, i + blocks, ...; the wide ones come first. With ``rows`` rows of tiles. The time is
     in columns. If there are very many columns, only those numbers of narrow ones are tried that change the
@@ -55,7 +55,7 @@ def widths(rows: int, n: int, blocks: int) -> tuple[float, int, int]:
 
 
 def early(p: GemmShape) -> tuple[int, int]:
-    """The rows and the columns of tiles in the first round, for which a and b are split before the product."""
+    """The rows and the columns of tiles in the first round. What they need is split before the product."""
     rows, tiles = ceil_div(p.m, ROWS), MULTIPROCESSORS - SPARE
     return min(rows, ceil_div(tiles, BAND)), BAND * ceil_div(tiles, rows * BAND)
 
@@ -135,7 +135,8 @@ def plan(p: GemmShape) -> list[Launch | Call]:
     args = (*both, "flags", "a", "b", *maps, c0, "c", p.m, p.n, p.k, *p.pitches, chunks(p), wide, narrow)
     args += (rows * ROWS, columns * WIDE, float(p.alpha), float(p.beta))
     stage = (ROWS + WIDE) // BOX * BOX_BYTES
-    product = Launch("gemm", (MULTIPROCESSORS,), (THREADS,), args, shared_bytes=STAGES * stage + BUFFERS, early=True)
+    shared = STAGES * stage + BUFFERS
+    product = Launch("gemm", (MULTIPROCESSORS,), (THREADS,), args, shared_bytes=shared, early=True)
     return [first, product]
 
 
@@ -152,5 +153,5 @@ VARIANT = Variant(
     parent="gemm/v13_split",
     compute_type="3xfp16",
     min_arch=90,
-    idea="multiprocessors that would idle split b, and rows of a are split in parts, while tiles are multiplied",
+    idea="spare multiprocessors split b, and a is split in parts, while tiles are multiplied",
 )
