@@ -25,17 +25,18 @@ struct Lines {
   }
 };
 
-// An element of c, computed by a warp. In double, as products and partial sums may be beyond fp32.
+// An element of c. In double, as products and partial sums may be beyond fp32. (A warp for each element would be
+// faster, but ptxas makes the loop of products slower if lanes exchange values after it.)
 __device__ __noinline__ float plain(const Operands& x, int entry, int row, int column) {
   const float* const a = x.a + (long long)entry * (A_LINES ? x.k : x.m) * x.a_pitch;
   const float* const b = x.b + (long long)entry * (B_LINES ? x.k : x.n) * x.b_pitch;
   double sum = 0.0;
-  for (int i = threadIdx.x % 32; i < x.k; i += 32) {
+#pragma unroll 16
+  for (int i = 0; i < x.k; i++) {
     const float of_a = A_LINES ? a[(long long)i * x.a_pitch + row] : a[(long long)row * x.a_pitch + i];
     const float of_b = B_LINES ? b[(long long)i * x.b_pitch + column] : b[(long long)column * x.b_pitch + i];
     sum += double(of_a) * of_b;
   }
-  for (int i = 16; i > 0; i /= 2) sum += __shfl_xor_sync(~0u, sum, i);
   return float(sum);
 }
 
@@ -60,9 +61,9 @@ __device__ __forceinline__ void finish(float (&total)[groups][4], const Operands
     }
   }
   sums::store<C_PAIRS>(total, to, row, column);
-  if (!__any_sync(~0u, small || infinite)) return;
+  if (!small && !infinite) return;
   const int kinds[2] = {of_a.kind(first_row), of_a.kind(first_row + 8)};
-  if (!__any_sync(~0u, infinite || (kinds[0] | kinds[1]) != 0)) return;
+  if (!infinite && (kinds[0] | kinds[1]) == 0) return;
 
   unsigned again[groups / 8] = {};  // a bit for each sum
 #pragma unroll
@@ -76,14 +77,12 @@ __device__ __forceinline__ void finish(float (&total)[groups][4], const Operands
 #pragma unroll
   for (int word = 0; word < groups / 8; word++) {
 #pragma unroll 1
-    while (const unsigned lanes = __ballot_sync(~0u, again[word] != 0)) {
-      const int leader = __ffs(lanes) - 1, i = word * 32 + __ffs(__shfl_sync(~0u, again[word], leader)) - 1;
-      const int r = row + leader / 4 + i % 4 / 2 * 8, c = column + leader % 4 * 2 + i / 4 * 8 + i % 2;
-      if (lane == leader) again[word] &= again[word] - 1;
+    for (unsigned bits = again[word]; bits != 0; bits &= bits - 1) {
+      const int i = word * 32 + __ffs(bits) - 1, r = first_row + i % 4 / 2 * 8, c = first_column + i / 4 * 8 + i % 2;
       if (r >= x.m || c >= x.n) continue;
       const long long at = (long long)r * to.pitch + c;
       const float sum = to.alpha * plain(x, entry, r, c);
-      if (lane == leader) to.c[at] = to.beta == 0.0f ? sum : sum + to.beta * to.c0[at];
+      to.c[at] = to.beta == 0.0f ? sum : sum + to.beta * to.c0[at];
     }
   }
 }

@@ -19,7 +19,7 @@ SPLITTERS = 256  # threads of a block that splits floats
 STEPS_KEPT = 8  # parts of 64 k that a block of split_columns keeps in registers
 CLUSTER = 8  # blocks, at most
 SPREAD = 20  # powers of two between the elements of a line, beyond which it is called uneven
-LEAST_SUM = 2**14  # a sum below which halves may have lost more than fp32, if one line is uneven
+LEAST_SUM = 2**13  # a sum below which halves may have lost more than fp32, if one line is uneven
 NARROW_COST = 1.045  # time a column, measured, where 1 is that of wide tiles
 BOX_BYTES = BOX * CHUNK * 2 * 2
 
