@@ -16,9 +16,9 @@
 //           next rows are ready in time: with at least 16 columns of tiles. Otherwise all of them are split before.
 // Hazards   as gemm/v9_fp32, which misses some sums that halves cannot represent: the largest elements of a row may
 //           meet zeros, or elements that are 2^-25 of the largest. Here, a line is uneven if its elements are more than
-//           2^20 apart. If one line is uneven, and the other is, too, or has zeros, a warp computes their sum again if
-//           it is less than 2^14, where the largest product is 2^28 to 2^30. In addition: plain stores are ordered
-//           before the flag of their rows by a fence of the GPU, and before reads of the copy engine by a fence between
+//           2^20 apart. If one line is uneven, and the other is, too, or has zeros, their sum is computed again if it
+//           is less than 2^13, where the largest product is 2^28 to 2^30. In addition: plain stores are ordered before
+//           the flag of their rows by a fence of the GPU, and before reads of the copy engine by a fence between
 //           proxies, on both sides. Blocks that wait for each other would never end if not all of them ran at once.
 //           Here, rows come from a queue, so that a running block splits whatever another one waits for.
 // Source    as gemm/v9_fp32; CUDA C++ Programming Guide, "Thread Block Clusters"; PTX ISA, "fence.proxy".
