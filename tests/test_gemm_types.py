@@ -176,7 +176,7 @@ def test_what_float64_has_is_computed_and_not_assumed() -> None:
     [
         (GemmShape(9, 9, 9, "fp16"), "gemm/v14_mixed"),
         (GemmShape(9, 9, 9, "bf16"), "gemm/v14_mixed"),
-        (GemmShape(9, 9, 9, "fp32"), "gemm/v15_spare"),
+        (GemmShape(9, 9, 9, "fp32"), "gemm/v13_split"),
         (GemmShape(9, 9, 9, "fp32", "fp16"), "gemm/v3_registers"),
     ],
 )

@@ -34,7 +34,7 @@ OF_OTHERS = (  # these call other variants
     *("gemm/v11_ahead", "gemm/v12_eighths"),
 )
 # These include a header of another variant, which a submission does not have
-NOT_ALONE = ("gemm/v10_small", "gemm/v13_split", "gemm/v14_mixed", "gemm/v15_spare", "linear/v2_ahead")
+NOT_ALONE = ("gemm/v10_small", "gemm/v13_split", "gemm/v14_mixed", "linear/v2_ahead")
 OFTEN = (  # one of each operation, one on the host, one that needs a GPU
     *{
         find(name).op: name

@@ -40,7 +40,6 @@ WARPGROUPS: list[tuple[str, Any]] = [  # variants that use their products
     *(("gemm/v11_ahead", GemmShape(6304, 3072, 768, "fp16", "fp16", constant=b)) for b in ("", "b")),
     ("gemm/v11_ahead", GemmShape(3136, 2128, 1688, "fp16", "fp16")),
     *(("gemm/v14_mixed", GemmShape(4096, 4096, 4096, "fp16", "fp16", layout)) for layout in ("nn", "tt")),
-    ("gemm/v15_spare", GemmShape(4096, 4096, 4096, "fp32")),
 ]
 
 

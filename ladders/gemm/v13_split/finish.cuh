@@ -5,28 +5,14 @@ struct Operands {
   int m, n, k, a_pitch, b_pitch;
 };
 
-// For the lines of an entry of the batch, and for each of the parts in which they were split: the inverses of their
-// factors, and their packed ranges (range.cuh). Sums have the factor of the last part.
+// For the lines of an entry of the batch: the inverses of their factors, and their kinds (range.cuh).
 struct Lines {
   const float* factors;
-  const int* ranges;
-  int parts = 1, stride = 0;
-  __device__ __forceinline__ float factor(int line) const { return factors[line + (parts - 1) * stride]; }
-  __device__ __forceinline__ int kind(int line) const {
-    Packed all;
-    for (int i = 0; i < parts; i++) all.add(ranges[line + i * stride]);
-    return all.kind();
-  }
-  // A sum of the line is small if it is less than LEAST_SUM in units of the part with the largest elements.
-  __device__ __forceinline__ float small(int line) const {
-    float largest = factors[line];
-    for (int i = 1; i < parts; i++) largest = fmaxf(largest, factors[line + i * stride]);
-    return LEAST_SUM * largest;
-  }
+  const int* kinds;
 };
 
-// An element of c. In double, as products and partial sums may be beyond fp32. (A warp for each element would be
-// faster, but ptxas makes the loop of products slower if lanes exchange values after it.)
+// An element of c. In double, as products and partial sums may be beyond fp32. A warp for each element would be faster,
+// but ptxas makes the loop of products slower if lanes exchange values after it.
 __device__ __noinline__ float plain(const Operands& x, int entry, int row, int column) {
   const float* const a = x.a + (long long)entry * (A_LINES ? x.k : x.m) * x.a_pitch;
   const float* const b = x.b + (long long)entry * (B_LINES ? x.k : x.n) * x.b_pitch;
@@ -46,32 +32,31 @@ __device__ __forceinline__ void finish(float (&total)[groups][4], const Operands
                                        const Lines& of_b, const sums::Matrix<float>& to, int entry, int row,
                                        int column) {
   const int lane = threadIdx.x % 32, first_row = row + lane / 4, first_column = column + lane % 4 * 2;
-  const float of_rows[2] = {of_a.factor(first_row), of_a.factor(first_row + 8)};
-  const float least[2] = {of_a.small(first_row), of_a.small(first_row + 8)};
+  const float of_rows[2] = {of_a.factors[first_row], of_a.factors[first_row + 8]};
   bool small = false, infinite = false;
 #pragma unroll
   for (int i = 0; i < groups; i++) {  // lines beyond a and b have factors, too
     const float2 of_columns = *reinterpret_cast<const float2*>(of_b.factors + first_column + 8 * i);
 #pragma unroll
     for (int j = 0; j < 4; j++) {
+      small |= fabsf(total[i][j]) < LEAST_SUM;
       total[i][j] *= of_rows[j / 2];
-      small |= fabsf(total[i][j]) < least[j / 2];
       total[i][j] *= j % 2 ? of_columns.y : of_columns.x;
       infinite |= !isfinite(total[i][j]);
     }
   }
   sums::store<C_PAIRS>(total, to, row, column);
   if (!small && !infinite) return;
-  const int kinds[2] = {of_a.kind(first_row), of_a.kind(first_row + 8)};
+  const int kinds[2] = {of_a.kinds[first_row], of_a.kinds[first_row + 8]};
   if (!infinite && (kinds[0] | kinds[1]) == 0) return;
 
   unsigned again[groups / 8] = {};  // a bit for each sum
 #pragma unroll
   for (int i = 0; i < groups * 4; i++) {
-    const int c = first_column + i / 4 * 8 + i % 2, kind = kinds[i % 4 / 2], other = of_b.kind(c);
+    const int c = first_column + i / 4 * 8 + i % 2, kind = kinds[i % 4 / 2], other = of_b.kinds[c];
     const bool doubtful = kind != 0 && other != 0 && ((kind | other) & UNEVEN);
     const float magnitude = fabsf(total[i / 4][i % 4]);
-    if ((doubtful && magnitude <= least[i % 4 / 2] * of_b.factors[c]) || !isfinite(magnitude))
+    if ((doubtful && magnitude <= LEAST_SUM * of_rows[i % 4 / 2] * of_b.factors[c]) || !isfinite(magnitude))
       again[i / 32] |= 1u << i % 32;
   }
 #pragma unroll

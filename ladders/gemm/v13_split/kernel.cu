@@ -32,9 +32,7 @@ static_assert(THREADS == 384 && SPLITTERS == 256, "two warpgroups multiply, a th
 
 #include "../v9_fp32/halves.cuh"
 #include "range.cuh"
-#include "write_part.cuh"
 #include "split_rows.cuh"
-#include "split_32.cuh"
 #include "split_columns.cuh"
 #include "split_late.cuh"
 #include "../v9_fp32/sum_up.cuh"
@@ -42,16 +40,16 @@ static_assert(THREADS == 384 && SPLITTERS == 256, "two warpgroups multiply, a th
 #include "../v9_fp32/tiles.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    gemm(uint4* a_boxes, const char* b_boxes, float* a_factors, const float* b_factors, int* a_ranges,
-         const int* b_ranges, int* flags, const float* a, const float* b, const float* c0, float* c, int m, int n,
-         int k, int a_pitch, int b_pitch, int c_pitch, int chunks, int wide, int narrow, int batch, int late_rows,
-         float alpha, float beta) {
+    gemm(uint4* a_boxes, const char* b_boxes, float* a_factors, const float* b_factors, int* a_kinds,
+         const int* b_kinds, int* flags, const float* a, const float* b, const float* c0, float* c, int m, int n, int k,
+         int a_pitch, int b_pitch, int c_pitch, int chunks, int wide, int narrow, int batch, int late_rows, float alpha,
+         float beta) {
   extern __shared__ __align__(1024) char memory[];
   __shared__ ptx::mbarrier full[STAGES], empty[STAGES];
   const Tiles tiles{(m + ROWS - 1) / ROWS, wide, narrow, batch};
   const int count = tiles.count(), a_lines = tiles.rows * ROWS, b_lines = wide * WIDE + narrow * NARROW;
   const Late late{
-      a, a_boxes, a_factors, a_ranges, flags, m, k, a_pitch, chunks, a_lines * batch - late_rows, a_lines * batch};
+      a, a_boxes, a_factors, a_kinds, flags, m, k, a_pitch, chunks, a_lines * batch - late_rows, a_lines * batch};
   const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
   if (threadIdx.x == 0) {
     for (int i = 0; i < STAGES; i++) {
@@ -99,8 +97,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     late.wait(entry * a_lines + row);
     row += threadIdx.x / 32 * 16;
     const long long of_entry = (long long)entry * m * c_pitch;
-    finish(total, operands, {a_factors + entry * a_lines, a_ranges + entry * a_lines},
-           {b_factors + entry * b_lines, b_ranges + entry * b_lines},
+    finish(total, operands, {a_factors + entry * a_lines, a_kinds + entry * a_lines},
+           {b_factors + entry * b_lines, b_kinds + entry * b_lines},
            sums::Matrix<float>{c0 + of_entry, c + of_entry, m, n, c_pitch, alpha, beta}, entry, row, column);
   };
   for (int i = blockIdx.x; i < count; i += gridDim.x) {

@@ -1,8 +1,78 @@
 // Part of kernel.cu: an operand whose lines are columns.
 
-// blockIdx.y is the cluster.
+// Adjacent lines, k after k. A cluster splits 32 of them, and its blocks take 64 k in turn: blockIdx.x is the rank of
+// the block, blockIdx.y the cluster, blockIdx.z the entry of the batch. A thread has 8 lines. The first STEPS_KEPT
+// parts stay in registers until the factors are known; of a longer k, the rest is read twice.
 extern "C" __global__ void __launch_bounds__(SPLITTERS, 2)
-    split_columns(const float* x, uint4* boxes, float* factors, int* ranges, int lines, int k, int pitch, int chunks,
+    split_columns(const float* x, uint4* boxes, float* factors, int* kinds, int lines, int k, int pitch, int chunks,
                   int wide_tiles) {
-  split_32(x, boxes, factors, ranges, lines, k, pitch, chunks, wide_tiles, blockIdx.y * 32, gridDim.y * 32);
+  constexpr int PARTS = 4, WARPS = SPLITTERS / 32;
+  static_assert(SPLITTERS / PARTS == 2 * CHUNK && PARTS * 8 == 32, "a block has 32 lines and two chunks at a time");
+  __shared__ Range of_warps[WARPS][32], of_block[32];
+  __shared__ float of_lines[32];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, part = threadIdx.x % PARTS, row = threadIdx.x / PARTS;
+  const int first = blockIdx.y * 32, left = lines - first - part * 8, steps = chunks / 2, blocks = gridDim.x;
+  const long long line = (long long)blockIdx.z * gridDim.y * 32 + first;  // of all entries
+  const bool quads = pitch % 4 == 0;
+  const float* const from = x + (long long)blockIdx.z * k * pitch + first + part * 8;
+  auto load = [&](int step, float (&values)[8]) {  // zeros beyond k
+    const int at = step * 2 * CHUNK + row;
+    read(from + (long long)at * pitch, at < k ? left : 0, quads, values);
+  };
+  Range of_thread[8], range;
+  auto look = [&](const float (&values)[8]) {
+#pragma unroll
+    for (int i = 0; i < 8; i++) of_thread[i].add(values[i]);
+  };
+  ptx::grid_wait();
+  float kept[STEPS_KEPT][8], factor[8];
+#pragma unroll
+  for (int i = 0; i < STEPS_KEPT; i++) load(blockIdx.x + i * blocks, kept[i]);
+#pragma unroll
+  for (int i = 0; i < STEPS_KEPT; i++) look(kept[i]);
+  for (int step = blockIdx.x + STEPS_KEPT * blocks; step < steps; step += blocks) {
+    float values[8];
+    load(step, values);
+    look(values);
+  }
+
+#pragma unroll
+  for (int i = 0; i < 8; i++) {
+    for (int mask = PARTS; mask < 32; mask *= 2) of_thread[i].add(of_thread[i].of_lane(mask));
+    if (lane < PARTS) of_warps[warp][part * 8 + i] = of_thread[i];
+  }
+  __syncthreads();
+  if (warp == 0) {
+    for (int i = 0; i < WARPS; i++) range.add(of_warps[i][lane]);
+    of_block[lane] = range;
+  }
+  ptx::cluster_sync();
+  if (warp == 0) {
+    for (int i = 0; i < blocks; i++) range.add(*ptx::cluster_shared(of_block + lane, i));
+    of_lines[lane] = factor_of(range.largest);
+    if (blockIdx.x == 0) {
+      factors[line + lane] = 1.0f / of_lines[lane];
+      kinds[line + lane] = range.kind();
+    }
+  }
+  ptx::cluster_arrive();  // this block has read the ranges of the others
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < 8; i++) factor[i] = of_lines[part * 8 + i];
+
+  auto write = [&](int step, const float (&values)[8]) {
+    const long long box = (long long)blockIdx.z * (gridDim.y / 2) * chunks +
+                          place(first / 64, step * 2 + row / CHUNK, chunks, wide_tiles);
+    uint4* const to = boxes + box * (BOX_BYTES / 16) + row % CHUNK * 8 + ((first % 64 / 8 + part) ^ (row % 8));
+    split(values, factor, to[0], to[BOX_BYTES / 32]);
+  };
+#pragma unroll
+  for (int i = 0; i < STEPS_KEPT; i++)
+    if (blockIdx.x + i * blocks < steps) write(blockIdx.x + i * blocks, kept[i]);
+  for (int step = blockIdx.x + STEPS_KEPT * blocks; step < steps; step += blocks) {
+    float values[8];
+    load(step, values);
+    write(step, values);
+  }
+  ptx::cluster_wait();
 }

@@ -1,10 +1,20 @@
 // Part of kernel.cu: an operand whose lines are rows.
 
+// Writes part `part` of a line: 8 elements as high halves and as low ones.
+__device__ __forceinline__ void write_part(uint4* boxes, const float (&values)[8], const float (&factor)[8], int line,
+                                           int part, int chunks, int wide_tiles) {
+  uint4 high, low;
+  split(values, factor, high, low);
+  uint4* const row = boxes + place(line / 64, part / 4, chunks, wide_tiles) * (BOX_BYTES / 16) + line % 64 * 8;
+  row[(part % 4) ^ (line % 8)] = high;
+  row[(part % 4 + 4) ^ (line % 8)] = low;
+}
+
 // Lines of k elements, one after the other; blockIdx.x is the line, blockIdx.y the entry of the batch. The first KEPT
 // parts of 8 elements of a thread stay in registers; longer lines are read twice. The last `late` lines are left to
 // split_late.cuh, whose flags the first block clears.
 extern "C" __global__ void __launch_bounds__(SPLITTERS)
-    split_rows(const float* __restrict__ x, uint4* boxes, float* factors, int* ranges, int lines, int k, int pitch,
+    split_rows(const float* __restrict__ x, uint4* boxes, float* factors, int* kinds, int lines, int k, int pitch,
                int chunks, int wide_tiles, int late, int* flags) {
   constexpr int KEPT = 4;
   __shared__ Range of_warps[SPLITTERS / 32];
@@ -23,8 +33,7 @@ extern "C" __global__ void __launch_bounds__(SPLITTERS)
     const int part = threadIdx.x + i * SPLITTERS;
     if (part >= parts) break;
     read(from + 8 * part, there - 8 * part, quads, kept[i]);
-#pragma unroll
-    for (int j = 0; j < 8; j++) range.add(kept[i][j]);
+    range.add(kept[i]);
   }
   for (int at = threadIdx.x + KEPT * SPLITTERS * 8; at < there; at += SPLITTERS) range.add(from[at]);
   for (int i = 16; i > 0; i /= 2) range.add(range.of_lane(i));
@@ -36,7 +45,7 @@ extern "C" __global__ void __launch_bounds__(SPLITTERS)
   const float same[8] = {factor, factor, factor, factor, factor, factor, factor, factor};
   if (threadIdx.x == 0) {
     factors[blockIdx.y * all + line] = 1.0f / factor;
-    ranges[blockIdx.y * all + line] = range.packed();
+    kinds[blockIdx.y * all + line] = range.kind();
   }
 #pragma unroll
   for (int i = 0; i < KEPT; i++) {

@@ -81,7 +81,7 @@ def scratch(p: GemmShape) -> dict[str, Array]:
     for name, count in zip("ab", lines(p), strict=True):
         found[f"{name}_boxes"] = Array((p.batch, count // BOX, chunks(p), BOX_BYTES // 2), "float16")
         found[f"{name}_factors"] = Array((p.batch, count))
-        found[f"{name}_ranges"] = Array((p.batch, count), "int32")
+        found[f"{name}_kinds"] = Array((p.batch, count), "int32")
     return found
 
 
@@ -110,7 +110,7 @@ def split(p: GemmShape, number: int) -> Launch:
         name,
         f"{name}_boxes",
         f"{name}_factors",
-        f"{name}_ranges",
+        f"{name}_kinds",
         length,
         p.k,
         pitch,
@@ -131,7 +131,7 @@ def plan(p: GemmShape) -> list[Launch]:
     rows = ceil_div(p.m, ROWS)
     wide, narrow = widths(rows * p.batch, p.n)
     c0 = "c0" if p.beta else "c"  # what is not read
-    made = tuple(f"{name}_{what}" for what in ("boxes", "factors", "ranges") for name in "ab")
+    made = tuple(f"{name}_{what}" for what in ("boxes", "factors", "kinds") for name in "ab")
     args = (*made, "flags", "a", "b", c0, "c", p.m, p.n, p.k, *p.pitches)
     args += (chunks(p), wide, narrow, p.batch, late(p), float(p.alpha), float(p.beta))
     stage = (ROWS + WIDE) // BOX * BOX_BYTES
