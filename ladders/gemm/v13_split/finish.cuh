@@ -33,22 +33,20 @@ __device__ __forceinline__ void finish(float (&total)[groups][4], const Operands
                                        int column) {
   const int lane = threadIdx.x % 32, first_row = row + lane / 4, first_column = column + lane % 4 * 2;
   const float of_rows[2] = {of_a.factors[first_row], of_a.factors[first_row + 8]};
-  unsigned largest = 0;
-  float smallest = LEAST_SUM;
+  bool small = false, infinite = false;
 #pragma unroll
   for (int i = 0; i < groups; i++) {  // lines beyond a and b have factors, too
     const float2 of_columns = *reinterpret_cast<const float2*>(of_b.factors + first_column + 8 * i);
 #pragma unroll
     for (int j = 0; j < 4; j++) {
-      smallest = fminf(smallest, fabsf(total[i][j]));
+      small |= fabsf(total[i][j]) < LEAST_SUM;
       total[i][j] *= of_rows[j / 2];
       total[i][j] *= j % 2 ? of_columns.y : of_columns.x;
-      largest = max(largest, __float_as_uint(total[i][j]) & 0x7fffffffu);
+      infinite |= !isfinite(total[i][j]);
     }
   }
   sums::store<C_PAIRS>(total, to, row, column);
-  const bool infinite = largest >= 0x7f800000u;
-  if (smallest == LEAST_SUM && !infinite) return;
+  if (!small && !infinite) return;
   const int kinds[2] = {of_a.kinds[first_row], of_a.kinds[first_row + 8]};
   if (!infinite && (kinds[0] | kinds[1]) == 0) return;
 
