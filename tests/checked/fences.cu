@@ -1,4 +1,5 @@
 // Blocks and warps that pass values to each other with fences and flags.
+#include <mini_dnn/ptx.cuh>
 
 // One thread of each block counts. The last block adds up the results of all blocks.
 // launch: 6, 64
@@ -300,6 +301,34 @@ extern "C" __global__ void in_step(const float* x, float* y, float* part, int* f
   __syncthreads();
   for (int stride = 16; stride > 0; stride /= 2) sums[threadIdx.x] += sums[threadIdx.x + stride];  // expect: race
   if (threadIdx.x == 0) y[0] = sums[0];
+}
+
+// One thread sees the flag of the block that came first, and then arrives at an mbarrier, for which the others wait.
+// launch: 2, 64
+extern "C" __global__ void flag_and_mbarrier(const float* x, float* y, float* part, int* flags) {
+  __shared__ ptx::mbarrier seen;
+  __shared__ int ticket;
+  if (threadIdx.x == 0) {
+    ptx::mbarrier_init(&seen, 1);
+    ticket = atomicAdd(flags + 1, 1);
+  }
+  __syncthreads();
+  if (ticket == 0) {
+    part[threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    if (threadIdx.x > 0) return;
+    __threadfence();
+    atomicExch(flags, 1);
+    return;
+  }
+  if (threadIdx.x == 32) {
+    while (*(volatile int*)flags == 0) {
+    }
+    flags[0] = flags[1] = 0;
+    ptx::mbarrier_arrive(&seen);
+  }
+  ptx::mbarrier_wait(&seen, 0);
+  y[threadIdx.x] = part[threadIdx.x];
 }
 
 // The lock is released before the data that it guards is visible to others.

@@ -4,7 +4,7 @@
 // the block, blockIdx.y the cluster, blockIdx.z the entry of the batch. A thread has 8 lines. The first STEPS_KEPT
 // parts stay in registers until the factors are known; of a longer k, the rest is read twice.
 extern "C" __global__ void __launch_bounds__(SPLITTERS, 2)
-    split_columns(const float* x, uint4* boxes, float* factors, int* wide, int lines, int k, int pitch, int chunks,
+    split_columns(const float* x, uint4* boxes, float* factors, int* kinds, int lines, int k, int pitch, int chunks,
                   int wide_tiles) {
   constexpr int PARTS = 4, WARPS = SPLITTERS / 32;
   static_assert(SPLITTERS / PARTS == 2 * CHUNK && PARTS * 8 == 32, "a block has 32 lines and two chunks at a time");
@@ -19,10 +19,10 @@ extern "C" __global__ void __launch_bounds__(SPLITTERS, 2)
     const int at = step * 2 * CHUNK + row;
     read(from + (long long)at * pitch, at < k ? left : 0, quads, values);
   };
-  Range ranges[8], range;
+  Range of_thread[8], range;
   auto look = [&](const float (&values)[8]) {
 #pragma unroll
-    for (int i = 0; i < 8; i++) ranges[i].add(values[i]);
+    for (int i = 0; i < 8; i++) of_thread[i].add(values[i]);
   };
   ptx::grid_wait();
   float kept[STEPS_KEPT][8], factor[8];
@@ -38,8 +38,8 @@ extern "C" __global__ void __launch_bounds__(SPLITTERS, 2)
 
 #pragma unroll
   for (int i = 0; i < 8; i++) {
-    for (int mask = PARTS; mask < 32; mask *= 2) ranges[i].add(ranges[i].of_lane(mask));
-    if (lane < PARTS) of_warps[warp][part * 8 + i] = ranges[i];
+    for (int mask = PARTS; mask < 32; mask *= 2) of_thread[i].add(of_thread[i].of_lane(mask));
+    if (lane < PARTS) of_warps[warp][part * 8 + i] = of_thread[i];
   }
   __syncthreads();
   if (warp == 0) {
@@ -52,7 +52,7 @@ extern "C" __global__ void __launch_bounds__(SPLITTERS, 2)
     of_lines[lane] = factor_of(range.largest);
     if (blockIdx.x == 0) {
       factors[line + lane] = 1.0f / of_lines[lane];
-      wide[line + lane] = range.is_wide();
+      kinds[line + lane] = range.kind();
     }
   }
   ptx::cluster_arrive();  // this block has read the ranges of the others

@@ -9,7 +9,7 @@ struct Late {
   const float* x;
   uint4* boxes;
   float* factors;
-  int* wide;
+  int* kinds;
   int* flags;
   int m, k, pitch, chunks, first, all;  // all: the number of rows, including those that only fill the last tile
 
@@ -28,14 +28,14 @@ struct Late {
     for (int part = lane; part < parts; part += 32 * DEEP) {
       load(part, values);
 #pragma unroll
-      for (int i = 0; i < DEEP * 8; i++) range.add(values[i / 8][i % 8]);
+      for (int i = 0; i < DEEP; i++) range.add(values[i]);
     }
     for (int i = 16; i > 0; i /= 2) range.add(range.of_lane(i));
     const float factor = factor_of(range.largest);
     const float same[8] = {factor, factor, factor, factor, factor, factor, factor, factor};
     if (lane == 0) {
       factors[row] = 1.0f / factor;
-      wide[row] = range.is_wide();
+      kinds[row] = range.kind();
     }
 #pragma unroll 1
     for (int part = lane; part < parts; part += 32 * DEEP) {

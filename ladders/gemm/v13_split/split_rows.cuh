@@ -14,7 +14,7 @@ __device__ __forceinline__ void write_part(uint4* boxes, const float (&values)[8
 // parts of 8 elements of a thread stay in registers; longer lines are read twice. The last `late` lines are left to
 // split_late.cuh, whose flags the first block clears.
 extern "C" __global__ void __launch_bounds__(SPLITTERS)
-    split_rows(const float* __restrict__ x, uint4* boxes, float* factors, int* wide, int lines, int k, int pitch,
+    split_rows(const float* __restrict__ x, uint4* boxes, float* factors, int* kinds, int lines, int k, int pitch,
                int chunks, int wide_tiles, int late, int* flags) {
   constexpr int KEPT = 4;
   __shared__ Range of_warps[SPLITTERS / 32];
@@ -33,8 +33,7 @@ extern "C" __global__ void __launch_bounds__(SPLITTERS)
     const int part = threadIdx.x + i * SPLITTERS;
     if (part >= parts) break;
     read(from + 8 * part, there - 8 * part, quads, kept[i]);
-#pragma unroll
-    for (int j = 0; j < 8; j++) range.add(kept[i][j]);
+    range.add(kept[i]);
   }
   for (int at = threadIdx.x + KEPT * SPLITTERS * 8; at < there; at += SPLITTERS) range.add(from[at]);
   for (int i = 16; i > 0; i /= 2) range.add(range.of_lane(i));
@@ -46,7 +45,7 @@ extern "C" __global__ void __launch_bounds__(SPLITTERS)
   const float same[8] = {factor, factor, factor, factor, factor, factor, factor, factor};
   if (threadIdx.x == 0) {
     factors[blockIdx.y * all + line] = 1.0f / factor;
-    wide[blockIdx.y * all + line] = range.is_wide();
+    kinds[blockIdx.y * all + line] = range.kind();
   }
 #pragma unroll
   for (int i = 0; i < KEPT; i++) {

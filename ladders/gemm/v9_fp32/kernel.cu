@@ -26,7 +26,9 @@
 //           largest products determine the sum; it does if small elements of a meet large ones of b, or the reverse. If
 //           the elements of a row and those of a column are both more than 2^30 apart, their sum is therefore computed
 //           again from a and b in fp32. This is slow, but rare. Sums that are not finite are also computed again: lines
-//           with an infinity, NaN, or a largest element beyond 2^114 or below 2^-104 have the factor NaN.
+//           with an infinity, NaN, or a largest element beyond 2^114 or below 2^-104 have the factor NaN. This misses
+//           sums in which the largest elements of a row meet zeros, or elements that are 2^-25 of the largest;
+//           gemm/v13_split has a stricter rule.
 // Source    Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores while surpassing the FP32
 //           theoretical peak performance", 2022; Fasi et al., "Numerical behavior of NVIDIA tensor cores", 2021.
 #include <mini_dnn/sums.cuh>
@@ -38,6 +40,7 @@ constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
 static_assert(THREADS == 384 && SPLITTERS == 256, "two warpgroups multiply, a third one copies");
 
 #include "halves.cuh"
+#include "range.cuh"
 #include "split_rows.cuh"
 #include "split_columns.cuh"
 #include "sum_up.cuh"

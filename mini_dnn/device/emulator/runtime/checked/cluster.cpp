@@ -237,7 +237,7 @@ void check_waited(Barrier& b) { b.notes.waited = b.phase; }
 void check_phase_completed(Barrier& b) {
   Check& c = the_check;
   const unsigned rank = c.many ? b.block->rank : 0;
-  if (rank == c.rank) give_up_pending();
+  if (rank == c.rank) give_up_pending(), order_phase_completed();
   begin_epoch(rank);
   for (unsigned i = 0; c.many && i < size(); i++) {
     uint32_t& before = the_blocks.reads_before[rank][i];

@@ -146,17 +146,24 @@ void order_block_started(BlockOrder* order) {
   if (order->used) *order = {};
 }
 
+void order_phase_completed() {
+  BlockOrder& o = *the_check.order;
+  if (!o.learned) return;
+  o.learned = false;
+  for (unsigned i = 0; i < this_worker->total; i++) {
+    add(o.all, o.known[i]);
+    o.known[i].clear();
+  }
+}
+
 void order_block_met() {
   BlockOrder& o = *the_check.order;
   if (!o.changed) return;
   o.changed = false;
+  order_phase_completed();
   const unsigned total = this_worker->total;
   bool fenced = false;
-  for (unsigned i = 0; i < total; i++) {
-    add(o.all, o.known[i]);
-    o.known[i].clear();
-    fenced |= o.fence[i].far.thread >= the_check.epoch;
-  }
+  for (unsigned i = 0; i < total; i++) fenced |= o.fence[i].far.thread >= the_check.epoch;
   if (!fenced) return;
   auto times = std::make_shared<std::vector<uint32_t>>(total);
   for (unsigned i = 0; i < total; i++) (*times)[i] = o.fence[i].far.thread;

@@ -17,6 +17,7 @@ void forget_messages();                       // a launch begins
 void order_block_started(BlockOrder* order);  // at the beginning of a block
 void order_block_met();                       // its threads, at a barrier
 void order_warp_met(unsigned warp);
+void order_phase_completed();  // of an mbarrier of the block: all of its threads know what one of them has learned
 void note_fence(Scope scope);
 
 // Whether a store of this thread publishes something: a fence came directly before it. It counts as stored.
