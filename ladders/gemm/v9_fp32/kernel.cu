@@ -39,8 +39,9 @@ constexpr int A_BYTES = CONSUMERS * BOX_BYTES, B_BYTES = WIDE / 64 * BOX_BYTES;
 constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
 static_assert(THREADS == 384 && SPLITTERS == 256, "two warpgroups multiply, a third one copies");
 
-#include "halves.cuh"
+#include "factor.cuh"
 #include "range.cuh"
+#include "halves.cuh"
 #include "split_rows.cuh"
 #include "split_columns.cuh"
 #include "sum_up.cuh"
