@@ -13,7 +13,7 @@ def _end(*_: object) -> None:
 
 if __name__ == "__main__":
     interrupt = signal.getsignal(signal.SIGINT)
-    if interrupt is signal.default_int_handler:  # it raises an error, which modules may catch while they load
+    if interrupt is signal.default_int_handler:  # imported modules may catch its KeyboardInterrupt
         signal.signal(signal.SIGINT, _end)
     try:
         from mini_dnn.cli import main

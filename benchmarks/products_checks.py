@@ -1,4 +1,4 @@
-"""Problems of `products.py` of random sizes, and whether the results of products are right."""
+"""Problems of random sizes for ``products.py``, and checks of the results of products."""
 
 from __future__ import annotations
 

@@ -30,8 +30,8 @@ def ratios(file: Path, base: str, variant: str) -> list[tuple[int, float]]:
     for row in json.loads(file.read_text())["rows"]:
         if "wrong" in row:
             sys.exit(
-                f"{file}: {row['variant']} at {row['problem']} is wrong: {row['wrong']}; measure again when "
-                "that is mended"
+                f"{file}: {row['variant']} at {row['problem']} is wrong: {row['wrong']}. Correct the "
+                "variant and measure again"
             )
         times.setdefault(row["problem"], {})[row["variant"]] = statistics.median(row["us"])
     parse = ops.find("gemm").parse

@@ -6,7 +6,6 @@ import errno
 import fcntl
 import glob
 import os
-import re
 import shlex
 import shutil
 import stat
@@ -37,12 +36,14 @@ def program(*words: str) -> str:
 
 
 def loaded_libraries(word: str) -> list[str]:
-    """The files of this process's shared libraries with a word in their names; empty if that is not known."""
+    """The files of this process's shared libraries with a word in their paths; empty if that is not known."""
     try:
-        maps = Path("/proc/self/maps").read_text()
+        maps = os.fsdecode(Path("/proc/self/maps").read_bytes())
     except OSError:
         return []
-    return sorted(set(re.findall(rf"\S*{word}\S*\.so\S*", maps)))
+    rows = (line.split(maxsplit=5) for line in maps.split("\n"))
+    found = {row[5] for row in rows if len(row) == 6}  # a path may contain spaces
+    return sorted(path for path in found if word in path and ".so" in Path(path).name)
 
 
 def expanded(name: str) -> Path:

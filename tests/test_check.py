@@ -270,7 +270,7 @@ def test_no_false_finding_at_several_problems(name: str) -> None:
     assert variant.op != "conv2d" or not any(result.refused for result in report.results)
 
 
-# These leave most of these problems to other variants
+# These variants leave most of the problems to other variants
 LARGE = ("gemm/v12_eighths", "gemm/v14_mixed", "gemm/v15_idle", "gemm/v16_pingpong")
 
 

@@ -16,17 +16,13 @@ RULES: dict[str, Any] = RUNG.plan.__globals__  # type: ignore[union-attr]
 Cut = RULES["Cut"]
 PROBLEMS = [  # with cuts: tall and flat columns, clusters, period, columns of the first band, early strips
     (GemmShape(71, 711, 263, "fp16", "fp16"), Cut(1, 2, 3, 16, 1, 1)),
-    (
-        GemmShape(2100, 391, 261, "fp16", "fp16"),
-        Cut(1, 1, 5, 8, 1, 1),
-    ),  # two tiles below each other in a class
+    # Two tiles below each other in a class
+    (GemmShape(2100, 391, 261, "fp16", "fp16"), Cut(1, 1, 5, 8, 1, 1)),
     (GemmShape(40, 1537, 201, "bf16", "bf16"), Cut(3, 2, 2, 16, 1, 2)),  # bands of one and two columns
     (GemmShape(64, 960, 299, "fp16", "fp16"), Cut(2, 1, 2)),  # b is read in place
     (GemmShape(65, 449, 906, "fp16", "fp16", alpha=0.5), Cut(0, 2, 1, 8, 1, 2)),  # all of b is copied early
-    (
-        GemmShape(33, 512, 271, "fp16", "bf16", ldb=515),
-        Cut(1, 1, 1, 8, 1, 1),
-    ),  # whole strips end where b ends
+    # Whole strips end where b ends
+    (GemmShape(33, 512, 271, "fp16", "bf16", ldb=515), Cut(1, 1, 1, 8, 1, 1)),
 ]
 
 

@@ -178,6 +178,7 @@ def launch(**changes: Any) -> dict[str, Any]:
         (text([launch(args=[["float", 10**400]])]), "401 digits is too large"),
         (text([launch(args=[["scalar", "float16", -(10**400)]])]), "digits is too large"),
         (text([launch(args=[["scalar", "float16", 1e10]])]), "is too large; the largest is 65504"),
+        (text([launch(args=[["scalar", "float16", 10**30]])]), "is too large; the largest is 65504"),
         (text([launch(args=[["scalar", "float32", -1e39]])]), "a float32 argument of -1e.39 is too large"),
         (text([launch(args=[["images", "x", 0, 4]])]), "Images of 'x'"),
         (text([launch(args=[["images", "x", -1, 2]])]), "Images of 'x'"),

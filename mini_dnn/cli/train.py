@@ -134,12 +134,12 @@ def _run(args: argparse.Namespace, model: Model, trainer: Trainer, out: Path, ch
         print(_stopped(trainer.epoch, checkpoint))
         return INTERRUPTED
     except WeightsError as error:  # the checkpoint of the last epoch could not be written
-        raise WeightsError(f"{error}; {_stopped(trainer.epoch - 1, checkpoint)}") from error
+        raise WeightsError(f"{error}. Training has {_stopped(trainer.epoch - 1, checkpoint)}") from error
     described = ResNetSizes.from_file(args.description).to_json() if args.description else ""
     try:
         _finish(trainer, model, _command(model, settings, train.name, args), described, out)
     except WeightsError as error:
-        raise WeightsError(f"{error}; {_stopped(trainer.epoch, checkpoint)}") from error
+        raise WeightsError(f"{error}. Training has {_stopped(trainer.epoch, checkpoint)}") from error
     checkpoint.unlink(missing_ok=True)
     return 0
 

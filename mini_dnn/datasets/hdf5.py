@@ -1,4 +1,4 @@
-"""HDF5 files: of files from any source, only plain arrays in the file itself are read, in their full size."""
+"""HDF5 files from any source. Only plain arrays that are stored in full in the file itself are read."""
 
 from __future__ import annotations
 

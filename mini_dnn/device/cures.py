@@ -60,7 +60,7 @@ CURES = {
     "file; virtual functions need an object that its constructor has made",
     "unreachable": "let every path return a value, and check why a thread takes this one",
     "conversion": "keep NaN and numbers outside the range of the integer type away from this conversion, or "
-    "use __float2int_rz(x) or a similar function, which gives the nearest integer of the type, and 0 for NaN",
+    "use a function such as __float2int_rz(x), whose result is also defined for these numbers and for NaN",
     "shift": "C++ does not define a shift by a negative number, or by as many bits as the type has, or more: "
     "treat these numbers separately, or use a type with more bits",
     "fault": "check how the index or pointer on this line is computed",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isinf
 from typing import Any
 
 import numpy as np
@@ -86,8 +87,9 @@ def float_of(kind: str, value: float) -> Any:
             found = np.dtype(kind).type(value)
     except OverflowError as error:
         raise VariantError(f"a {kind} argument of {len(str(value))} digits is too large") from error
-    if np.isinf(found) and not np.isinf(value):
-        raise VariantError(f"a {kind} argument of {value} is too large; the largest is {np.finfo(kind).max}")
+    if np.isinf(found) and not isinf(value):
+        most = np.finfo(kind).max
+        raise VariantError(f"a {kind} argument of {value:g} is too large; the largest is {most}")
     return found
 
 

@@ -26,8 +26,8 @@ class Calls(threading.local):
     """The prepared calls of this thread.
 
     Threads share none of them, and each call is prepared for one stream. Calls that may overlap therefore
-    share neither scratch memory nor variables of kernels. The calls are freed when the thread ends, after the
-    work of its GPUs.
+    share neither scratch memory nor variables of kernels. When the thread ends, it waits for its GPUs and
+    frees the calls.
     """
 
     def __init__(self) -> None:
@@ -35,9 +35,9 @@ class Calls(threading.local):
         self._devices: Devices = {}
         self._prepared: Calling = []
         self._held: Holding = []
-        self._alive = _Alive()  # its end is that of the thread
+        self._alive = _Alive()  # deleted when the thread ends
         end = weakref.finalize(self._alive, _end, self._devices, self._prepared, self._held)
-        # At the end of the process, the driver still works, and this thread may be a daemon that still runs
+        # Free them at the exit of the process, too: the driver still works. But a daemon may still be running
         end.atexit = not threading.current_thread().daemon
 
     def device(self, gpu: int) -> Device:

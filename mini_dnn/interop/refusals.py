@@ -61,7 +61,7 @@ def host_array(name: str, value: Any) -> np.ndarray:
 
 
 def check_writable(results: tuple[Any, ...]) -> None:
-    """Refuse what are not writable NumPy arrays, each with memory of its own."""
+    """Refuse results that are not writable NumPy arrays, or that share memory."""
     for array in results:
         if not isinstance(array, np.ndarray):
             raise ShapeError(

@@ -18,7 +18,7 @@ PREFIXES = ("scipy_openblas", "openblas")
 Setter = Callable[[int], None]
 
 _lock = Lock()
-_before: list[int] = []  # for each block of `one_thread` that is running, the number before the first of them
+_before: list[int] = []  # per running block of `one_thread`: the number of threads before the first block
 
 
 @contextmanager
@@ -50,7 +50,10 @@ def _openblas() -> tuple[Callable[[], int], Setter] | None:
     """Return the functions that get and set the number of threads of the OpenBLAS that NumPy has loaded."""
     np.dot(np.ones(2), np.ones(2))  # this loads it
     for name in loaded_libraries("openblas"):
-        library = ctypes.CDLL(name)
+        try:
+            library = ctypes.CDLL(name)
+        except OSError:  # the file was replaced after it was loaded
+            continue
         for prefix in PREFIXES:
             for suffix in SUFFIXES:
                 put = getattr(library, f"{prefix}_set_num_threads{suffix}", None)

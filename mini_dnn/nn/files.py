@@ -199,7 +199,8 @@ def unusable(path: Path, kind: str, problem: str) -> WeightsError:
 def _not_written(path: Path, kind: str, error: OSError) -> WeightsError:
     is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     why = os.strerror(error.errno) if error.errno else str(error)
-    kept = "the older file is unchanged" if path.is_file() else "no file was written"
+    there = os.path.isfile(path)  # noqa: PTH113 - no error if the folder may not be searched
+    kept = "the older file is unchanged" if there else "no file was written"
     cure = "free some space on that disk, or " if is_full else ""
     return WeightsError(f"cannot write the {kind} to {path}: {why}; {kept}. Next: {cure}name another folder")
 

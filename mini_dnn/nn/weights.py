@@ -24,7 +24,7 @@ TEST_COUNTS = (100, 1_000, 10_000)  # the course's batch sizes
 class WeightsInfo:
     """The attributes of a weights file."""
 
-    dataset: str  # such as "fashion-mnist"; "unknown" after a conversion that was not told
+    dataset: str  # such as "fashion-mnist", or "unknown" if a conversion could not tell
     # On the first n test images, for each n of `TEST_COUNTS` that is available
     accuracies: Mapping[int, float]
     seed: int

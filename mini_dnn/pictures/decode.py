@@ -149,7 +149,8 @@ def _silence_libtiff() -> None:
     The setting applies to all that this process reads with the same copy of the library.
     """
     for name in loaded_libraries("libtiff"):
-        ctypes.CDLL(name).TIFFSetErrorHandler(None)
+        with suppress(OSError, AttributeError):  # the file was replaced, or only a folder has this name
+            ctypes.CDLL(name).TIFFSetErrorHandler(None)
 
 
 def _pixels(picture: Image.Image, recipe: Recipe) -> np.ndarray:

@@ -43,15 +43,15 @@ SMALL_BYTES_CLOCK, THREADS_BYTES_CLOCK, PART_BYTES_CLOCK = 60, 25, 2000
 P_START, P_CLUSTER, P_HALVES, P_STEP, P_PRODUCT, P_SHARED = 1017, 1959, 265, 75.7, 0.987, 0.512
 P_LINE, P_ALONE = 2.69, 0.294
 P_ODD_A, P_ODD_B, P_CROSSING = (
-    0.744,
-    0.963,
-    0.295,
-)  # lines to add; the last one if a line is in two of the cache
+    0.744,  # lines to add for each line of a that starts within a sector
+    0.963,  # of b
+    0.295,  # for each line of either that is in two lines of the cache
+)
 P_STORE, P_STORES, P_STORES_LEFT = (
-    4.47,
-    900,
-    0.588,
-)  # elements a clock; for each tile; the part that nothing hides
+    4.47,  # elements that are stored in a clock
+    900,  # clocks for each tile
+    0.588,  # the part of both that nothing hides, if warpgroups do not take turns
+)
 P_BYTES_CLOCK = 14500  # of memory: operands and results, each once
 
 

@@ -1,4 +1,4 @@
-"""Processes that work for another one, which Ctrl-C does not reach."""
+"""Worker processes: Ctrl-C does not reach them, and they end with their parent."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ class _Process(SpawnProcess):
     """A process that leaves Ctrl-C to its parent from its first instruction on."""
 
     def start(self) -> None:
-        """Start the process. Ctrl-C acts in this process once the other one has all that it reads first."""
-        resource_tracker.ensure_running()  # Python unblocks signals when it starts this process of its own
+        """Start the process. Ctrl-C is delayed until the new process has received its data."""
+        # Start Python's own helper process first, because Python unblocks signals afterwards
+        resource_tracker.ensure_running()
         with _ctrl_c_later():
             super().start()
 
@@ -44,8 +45,8 @@ def end_with_parent() -> None:
 def _ctrl_c_later() -> Iterator[None]:
     """Delay Ctrl-C until the end of the context.
 
-    Processes that are started within it inherit the mask, so they never see the signal. Another thread of
-    this process may still receive it, and the main thread would then be interrupted, hence the handler.
+    Processes that are started within it inherit the mask, so they never see the signal. If another thread of
+    this process receives it, Python calls the handler in the main thread. This handler only notes the signal.
     """
     came: list[int] = []
     is_main = threading.current_thread() is threading.main_thread()  # only it may change handlers
@@ -57,5 +58,5 @@ def _ctrl_c_later() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         if is_main:
             signal.signal(signal.SIGINT, handler)
-    if came:
-        signal.raise_signal(signal.SIGINT)
+        if came:
+            signal.raise_signal(signal.SIGINT)

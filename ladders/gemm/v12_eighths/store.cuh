@@ -47,8 +47,11 @@ __device__ __forceinline__ void store_pieces(const float (&d)[groups][4], const 
   for (int part = 0; part < groups / 8; part++) {
     if (64 * part >= columns) break;
     char* const own = staged + part % BUFFERS * 2048;
-    if (lane == 0) ptx::bulk_wait_read<BUFFERS - 1>();  // this place has been read
-    __syncwarp();                                       // by threads, too
+    if (lane == 0) {                            // this place has been read
+      if (part == 0) ptx::bulk_wait_read<0>();  // by a tile before, which may have ended with any place
+      if (part > 0) ptx::bulk_wait_read<BUFFERS - 1>();
+    }
+    __syncwarp();  // by threads, too
 #pragma unroll
     for (int i = 0; i < 8; i += 2) {
       uint2 two[2];

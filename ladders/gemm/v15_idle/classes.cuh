@@ -16,8 +16,8 @@ struct Rows {
     return {of, part / PERIOD * 256 + row % 256, of * (k % PERIOD) % PERIOD};
   }
   __device__ __forceinline__ int count(int of) const { return (m + PERIOD - 1 - of) / PERIOD; }
-  // Of k, with those that other rows of a have in these places. The first step is the one that may have fewer terms,
-  // whose place is last: how many times 16 it has.
+  // The number of steps: k terms, and the `shift` elements of another row before them. The step with the last terms
+  // comes first, and may have fewer terms: first() times 16.
   __device__ __forceinline__ int steps(int row) const { return (k + unit(row).shift + TILE_K - 1) / TILE_K; }
   __device__ __forceinline__ int first(int row) const { return (k + unit(row).shift - 1) % TILE_K / 16 + 1; }
 };

@@ -77,12 +77,15 @@ struct Copy {
     }
   }
 
-  // Until columns before `last` are there, if copies of strips from `early` on run beside the product.
-  __device__ __forceinline__ void wait(int last, int early) const {
-    const int strip = (min(last, n) - 1) / STRIP;
-    if (strip < early) return;
-    const volatile int* const done = flags + 1 + strip;
-    while (*done < items()) __nanosleep(100);
+  // Waits until all strips with columns from `first` to before `last` have been copied. They may be complete in any
+  // order. Strips before `early` were copied before the product.
+  __device__ __forceinline__ void wait(int first, int last, int early) const {
+    const int strips = (min(last, n) - 1) / STRIP + 1;
+    if (strips <= early) return;
+    for (int strip = max(early, first / STRIP); strip < strips; strip++) {
+      const volatile int* const done = flags + 1 + strip;
+      while (*done < items()) __nanosleep(100);
+    }
     __threadfence();
     fence_proxy_async_global();  // only now may the copy engine read
   }

@@ -13,9 +13,9 @@
 //           shared memory, and the threads shift them and store them.
 // Roofline  m = n = k = 8191: 1,100 GFLOP, 1.11 ms at 990 TFLOP/s, 1.31 at 1.6 GHz, to which power lowers the clock.
 //           The copy of b moves 268 MB, 0.08 ms at an H100's 3.35 TB/s.
-// Gain      over gemm/v12_eighths on an H100, in us, expected and measured: 8191 x 8191 x 8191, 1,563 to 1,455 and
-//           1,497; 4095 x 4095 x 4095, 210 to 195 and 209; 1796 x 2736 x 2103, where the tiles fill one round, 61
-//           to 39.
+// Gain      over gemm/v12_eighths: 7 % at 8191 x 8191 x 8191 and at 4095 x 4095 x 4095, a third where its tiles fill
+// one
+//           round and those of gemm/v12_eighths do not.
 // Limits    as gemm/v12_eighths; in addition, c in 16 bits, no beta, and 16 rows or more. m should be nearly a multiple
 //           of 2,048, or of 4,096 for PERIOD = 16, because the last tiles of classes are not full. Other problems are
 //           a call of gemm/v12_eighths.
@@ -90,7 +90,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       for (int i = blockIdx.x / 2; i < count; i += clusters, back = !back) {
         int row, column;
         tiles.find(i, rank, row, column);
-        copy.wait(column + (i < tiles.tall() ? Tall::COLUMNS : Flat::COLUMNS), early);
+        copy.wait(column, column + (i < tiles.tall() ? Tall::COLUMNS : Flat::COLUMNS), early);
         if (i < tiles.tall())
           loads.tile<Tall>(stage, back, rank, row, column);
         else

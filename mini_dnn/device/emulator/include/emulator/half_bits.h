@@ -20,7 +20,7 @@ inline uint32_t float_to_half2(float_x4 f) {
   const int_x4 bits = f == f ? int_x4(f) : int_x4{} + 0x7fffe000;  // the NaN that is rounded to 0x7fff
   return int_x4(__builtin_ia32_vcvtps2ph(float_x4(bits), 0))[0];   // 0: to nearest even
 }
-// Like this, g++ makes no branch, which can be slow in the middle of a kernel.
+// Written in this way, it has no branch, which could slow down a whole loop of a kernel.
 inline uint16_t float_to_half(float f) { return float_to_half2(float_x4{f}); }
 
 // n floats from n halves, a multiple of 4.

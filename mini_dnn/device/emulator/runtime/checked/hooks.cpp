@@ -198,8 +198,11 @@ void __ubsan_handle_out_of_bounds(OutOfBounds* data, uintptr_t index) {
   report(FindingKind::subscript, int64_t(index), data->array->name, PC);
 }
 void __ubsan_handle_shift_out_of_bounds(OutOfRange* data, uintptr_t, uintptr_t bits) {
+  // clang++ extends a negative int by zeros. `info` has whether the type is signed, and the logarithm of its bits.
+  const unsigned info = data->right->info, unused = info & 1 ? (64u - (1u << (info >> 1))) & 63 : 0;
   char text[sizeof the_check.finding.type];
-  snprintf(text, sizeof text, "a shift of %s by %lld bits", data->left->name, (long long)bits);
+  snprintf(text, sizeof text, "a shift of %s by %lld bits", data->left->name,
+           (long long)(uint64_t(bits) << unused) >> unused);
   report(FindingKind::undefined, 0, text, PC);
 }
 void __ubsan_handle_float_cast_overflow(void*, uintptr_t) {
