@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from mini_dnn.nn import blas, folded, folded_layers, winograd
 from mini_dnn.nn.folded import FoldedResNet
 from mini_dnn.nn.models import resnet
 from mini_dnn.nn.models.resnet import ResNetSizes
+from mini_dnn.paths import loaded_libraries
 
 ALLOWED = 1e-5  # of the largest score
 SMALL = ResNetSizes(28, 1, "small", (8, 16, 24, 32), (1, 2, 1, 1), 10)
@@ -129,6 +131,19 @@ def test_blas_has_its_threads_back_after_all_who_share_it() -> None:
         assert get() == 2
     finally:
         put(before)
+
+
+def test_libraries_are_found_in_folders_with_spaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    maps = b"""
+7f00-7f10 r-xp 00000000 fe:00 11   /home/ann lee/lib/libopenblas-0.3.so
+7f10-7f20 r--p 00010000 fe:00 11   /home/ann lee/lib/libopenblas-0.3.so
+7f20-7f30 rw-p 00000000 00:00 0
+7f30-7f40 r-xp 00000000 fe:00 12   /openblas/libother.so.1
+7f40-7f50 r--p 00000000 fe:00 13   /openblas/notes.txt
+"""
+    monkeypatch.setattr(Path, "read_bytes", lambda _: maps)
+    found = loaded_libraries("openblas")
+    assert found == ["/home/ann lee/lib/libopenblas-0.3.so", "/openblas/libother.so.1"]
 
 
 def test_winograds_products_are_the_convolution() -> None:

@@ -3,9 +3,10 @@
 #include "number_types.h"
 #include "runtime_interface.h"
 
-// Other types do not compile with nvcc. On Linux, uint64_t is unsigned long, which CUDA's atomics do not take.
+// Other types do not compile with nvcc, but for float2 and float4 in atomicAdd(), which only sm_90 has. On Linux,
+// uint64_t is unsigned long, which CUDA's atomics do not take.
 #define EMULATOR_ATOMIC_TYPES(accepted, name, types, advice) \
-  static_assert(accepted, "CUDA has " #name "() only for pointers to " types "; " advice)
+  static_assert(accepted, #name "() is only for pointers to " types "; " advice)
 
 namespace emulator {
 
