@@ -110,7 +110,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     };
     auto put = [&](auto& d, int row, int column) {  // rows of a warp
       const Unit unit = order.unit(row);
-      if (lane == 0) ptx::bulk_wait_read<0>();  // a tile at the end of c has fewer parts
       const sums::Matrix<Out> to{
           c, c + (long long)unit.of * c_pitch, order.count(unit.of), n, PERIOD * c_pitch, alpha, 0.0f};
       store_pieces(d, unit.of < m % PERIOD ? c_more : c_less, to, own, unit.of * c_pitch + column, unit.row, column);
