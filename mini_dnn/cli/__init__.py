@@ -86,6 +86,8 @@ def status_of(work: Callable[[], int]) -> int:
             f"the operating system reports: {error.strerror or error}{where}{next_step}", WRONG_USE
         )
     except UnicodeError as error:
+        if isinstance(error, UnicodeDecodeError) and error.encoding == "utf-8":
+            return _failed(f"a file is not text in UTF-8: {error}. Save it in UTF-8", WRONG_USE)
         what = f"a text has characters that this locale cannot represent: {error}. Set PYTHONUTF8=1"
         return _failed(what, WRONG_USE)
     except MemoryError as error:

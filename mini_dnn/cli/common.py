@@ -192,8 +192,7 @@ def only(variants: Sequence[Variant], op: str, flag: str) -> Sequence[Variant]:
         if variant.op != op:
             raise UsageError(
                 f"{flag} {variant.name}: it computes {variant.op}, but {op} is needed here; 'run.py list "
-                f"{op}' "
-                f"shows suitable variants, and 'run.py run --impl {variant.name}' runs this one"
+                f"{op}' shows suitable variants, and 'run.py run --impl {variant.name}' runs this one"
             )
     return variants
 

@@ -16,7 +16,6 @@ from mini_dnn.paths import ROOT, write_atomically
 from mini_dnn.variant import Variant, find, mine, names
 
 FILE = "compile_commands.json"
-EMULATED = ("-xc++", "-std=c++20", "-include", "emulator.h")
 ARCH = 80  # for clang with --cuda; most kernels can be compiled for it
 
 

@@ -96,7 +96,7 @@ def _problem(args: argparse.Namespace, variant: Variant) -> Any:
     at, shapes = [args.at] if args.at else None, [args.shape] if args.shape else None
     problems = problems_of(variant.operation, at, shapes, args.batch, MOST)
     problem = next(iter(problems.values()))
-    if at or shapes or problem.flops <= MOST_FLOPS:
+    if at or shapes or args.batch or problem.flops <= MOST_FLOPS:
         return problem
     fitting = [
         one for one in variant.operation.check if not variant.limit_for(one) and one.flops <= MOST_FLOPS

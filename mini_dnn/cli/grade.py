@@ -130,7 +130,8 @@ def run(args: argparse.Namespace) -> int:
                 f"each is a submission, name them: {one.folder}/*/"
             )
     if pairs:
-        print(f"NOTE: {len(pairs)} pairs have similar code: see {args.out / 'staff' / 'similarity.md'}")
+        many = f"{len(pairs)} pairs have" if len(pairs) > 1 else "1 pair has"
+        print(f"NOTE: {many} similar code: see {args.out / 'staff' / 'similarity.md'}")
     kept = {file.stem for file in (args.out / "grades").glob("*.json")} - {one.name for one in submissions}
     if kept:
         print(

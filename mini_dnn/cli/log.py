@@ -77,13 +77,24 @@ def logged(args: argparse.Namespace, variants: Sequence[Variant]) -> Iterator[Tr
     except UsageError:
         raise
     except MiniDnnError as error:
-        for variant in variants:
-            if variant.name not in trial.results or len(variants) == 1:
-                trial.failed[variant.name] = str(error)
-        _append(path, args, variants, hashes, trial)
+        _fail(trial, [variant.name for variant in variants], str(error))
+        tried = [one for one in variants if one.name in trial.results or one.name in trial.failed]
+        _append(path, args, tried, hashes, trial)
         raise
     _append(path, args, variants, hashes, trial)
     print(f"logged in {path}")
+
+
+def _fail(trial: Trial, names: Sequence[str], error: str) -> None:
+    """Record an error: for the variant that it begins with, or else for all that have no result.
+
+    The entries of the others state that the command did not complete.
+    """
+    named = [name for name in names if error.startswith(f"{name}, ")]
+    without = [name for name in names if name not in trial.results]
+    failed = named or without or (names if len(names) == 1 else ())
+    trial.failed.update(dict.fromkeys(failed, error))
+    trial.verdict = f"{trial.verdict}, until an error ended the command: {error}"
 
 
 def _log_of(args: argparse.Namespace) -> Path | None:

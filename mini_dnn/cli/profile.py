@@ -173,7 +173,7 @@ def _emulator(args: argparse.Namespace, variant: Variant, problems: Mapping[str,
         )
     print(f"variant   {variant.name}: {variant.idea}")
     print(f"device    emulator, counted; occupancy and times for {chosen.name}", flush=True)
-    for name in problems.keys() - small.keys():
+    for name in (name for name in problems if name not in small):
         print(f"{name:<10}skipped: it has more than {most}, which takes too long here")
     found = {}
     with logged(args, [variant]) as trial:

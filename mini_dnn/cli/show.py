@@ -107,7 +107,8 @@ def run(args: argparse.Namespace) -> int:
         text, language = expand(variant, problem, name, shared_limit(arch), arch), "cuda"
     else:
         file = variant.source if variant.plan else variant.folder / "variant.py"
-        text, language = file.read_text(), "cuda" if variant.plan else "python"
+        text = file.read_text(encoding="utf-8", errors="replace")
+        language = "cuda" if variant.plan else "python"
     if args.out:
         _write(args.out, text)
         print(f"written to {args.out}")

@@ -140,7 +140,7 @@ def _divergence(kernel: Counted) -> Iterator[Finding]:
     work = work_by_line(kernel.launch)
     yield Finding(
         "divergence",
-        "Lanes go different ways.",
+        "Divergent branches.",
         f"Lanes of a warp diverge {sum(branch.splits for branch in counters.branches):,} times in this "
         "kernel. Most of the loss is below this branch: one side waits while the other one runs. On average, "
         f"{counters.active_lanes:.3g} of {LANES} lanes are active.",
@@ -231,7 +231,7 @@ def _redundant(kernel: Counted) -> Iterator[Finding]:
             continue
         yield Finding(
             "redundant",
-            "The same bytes again.",
+            "Redundant loads.",
             _again(array, sectors / fresh, blocks),
             "load a value once and use it for several results: keep it in registers, or in shared memory for "
             "the whole block, or use larger tiles, which share more",

@@ -23,6 +23,7 @@ HIDDEN = {
 STEPS = ("compiles", "correct", "accuracy", "checked", "performance", *HIDDEN)
 # For each failing check: the checks that then earn nothing.
 LOST = {"hidden": ("performance",), "checked, hidden": ("checked",)}
+NO_CREDIT = "no credit, because"  # in the message of a check that passed and still earned nothing
 
 
 @dataclass
@@ -103,4 +104,4 @@ def _check(asked: VariantRubric, name: str, outcome: Outcome, seconds: float) ->
 def _without_credit(check: Check, name: str, lost: Sequence[str]) -> Check:
     if not check.points or check.name.rpartition(": ")[2] not in lost:
         return check
-    return replace(check, points=0.0, message=f"{check.message} (no credit, because '{name}' failed)".strip())
+    return replace(check, points=0.0, message=f"{check.message} ({NO_CREDIT} '{name}' failed)".strip())

@@ -258,8 +258,7 @@ def _refuse_full_disk(folder: Path) -> None:
     if free < LEAST_FREE_BYTES:
         raise MiniDnnError(
             f"the disk with {folder} is full: {free >> 20} MB are free, but {LEAST_FREE_BYTES >> 20} are "
-            f"needed; free "
-            "some space, or name another folder with --out"
+            "needed; free some space, or name another folder with --out"
         )
 
 

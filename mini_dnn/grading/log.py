@@ -36,9 +36,10 @@ def _read(one: Submission, rubric: Rubric, asked: Log) -> tuple[str, str]:
     tried = {entry.variant for entry in log.entries}
     # While it is being worked on, the folder of a single variant may have any name
     lacking = [name for name in there if not (tried if single else name in tried)]
+    count = len(log.damaged)
+    damaged = f"; {count} line{'s are' if count > 1 else ' is'} damaged" if count else ""
     if lacking or not tried:
         about = f" for {', '.join(lacking)}" if lacking else ""
-        return f"{asked.file} has no entry{about}; '{again}' writes one", ""
-    damaged = f"; {len(log.damaged)} lines are damaged" if log.damaged else ""
+        return f"{asked.file} has no entry{about}{damaged}; '{again}' writes one", ""
     many = f"{len(log.entries)} entries" if len(log.entries) > 1 else "1 entry"
     return "", f"{many} of {len(tried)} variant{'s' * (len(tried) > 1)}{damaged}"

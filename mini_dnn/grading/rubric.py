@@ -4,7 +4,7 @@ A file with every possible entry::
 
     name = "example"                # the name of the rubric
     precision = "fp32"              # the least exact arithmetic allowed: fp32, tf32, fp16 or fp16_sum
-    single = "layers/custom"        # the variant that a submission is if it is just one variant's folder
+    single = "layers/custom"        # if a submission is the folder of one variant, it counts as this one
     ranking = "layers/custom"       # the variant whose op time the leaderboard shows
 
     [limits]                        # for each process of a submission
@@ -31,6 +31,7 @@ A file with every possible entry::
     [checked]                       # the checked emulator: races, bounds, barriers, uninitialised reads
     shapes = [[2, 2, 9, 21, 3, 2, 5]]
     hidden = [[1, 3, 8, 13, 4, 3, 2]]     # further shapes; students see only that one failed
+    seed = 0                        # the default of all three tables; or seeds, as in [hidden]
 
     [performance]                   # the sum of the op times of the operation's course problems
     at = ["..."]                    # only these problems, by name; without it, all of them
@@ -53,10 +54,10 @@ A file with every possible entry::
     host = false                    # whether a NumPy function on the host is accepted instead of a kernel
     points = { correct = 4, hidden = 3, accuracy = 1, checked = 1, performance = 6 }
 
-``name``, ``[correct]`` and a ``[[variant]]`` are required. ``op = "softmax"`` next to ``name`` selects
-another operation than the default one. Then shapes are those of its problems (``run.py list`` shows them),
-and variants have names such as ``softmax/mine``, a folder in ``ladders/``. Each variant gets the checks that
-are worth points, and always ``correct``. A variant that fails ``correct`` earns nothing, because it computes
+``name``, ``[correct]`` and a ``[[variant]]`` are required. ``op = "softmax"`` next to ``name`` selects an
+operation other than the default one. Shapes are then sizes of its problems (``run.py list`` shows them), and
+variants have names such as ``softmax/mine``, a folder in ``ladders/``. The check ``correct`` always runs; the
+others run if they are worth points. A variant that fails ``correct`` earns nothing, because it computes
 something else. With ``per_shape`` it still earns its part of the points for ``correct``. A shape that the
 variant refuses counts as wrong. Late days are up to the system that collects the submissions.
 """

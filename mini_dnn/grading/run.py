@@ -55,8 +55,7 @@ def check_setting(setting: Setting, submissions: Sequence[Submission], rubric_fi
             if path.is_relative_to(folder.resolve()):
                 raise UsageError(
                     f"{path} lies in {folder}, which every submission can read, because it contains "
-                    f"Python, packages "
-                    "or a compiler; move the file"
+                    "Python, packages or a compiler; move the file"
                 )
 
 
@@ -158,7 +157,10 @@ class _Run:
 
     def _item(self, one: Submission, variants: list[str] | None = None) -> Item:
         rubric = self._setting.rubric
-        parts = (submission.digest(one, rubric), rubric.digest, self._setting.device, *(variants or ()))
+        parts = [submission.digest(one, rubric), rubric.digest, self._setting.device, *(variants or ())]
+        if rubric.accuracy:
+            folder = self._setting.data_dir
+            parts += [self._setting.data, str(folder.resolve()) if folder else ""]
         return Item(one.name, jobs.value_of(one, variants), " ".join(parts))
 
     def _work(self, items: Sequence[Item], setting: Setting, stage: str) -> Work:

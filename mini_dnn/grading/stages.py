@@ -9,11 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mini_dnn.grading.asked import Rubric, VariantRubric
+from mini_dnn.grading.checks import NOT_TIMED
+from mini_dnn.grading.credit import LOST, NO_CREDIT
 from mini_dnn.grading.grades import FAILED, ISOLATION, PASSED, Check, Grade
 
 WHOLE, CPU, GPU = "", "cpu", "gpu"
 # A variant that fails one of these has no points for speed
 DECIDING = ("submitted", "compiles", "correct", "hidden")
+NOT_CHOSEN = "not measured on a GPU, because the variant did not pass the other checks"
 
 
 def of_stage(rubric: Rubric, stage: str) -> Rubric:
@@ -35,28 +38,38 @@ def passed(grade: Grade, rubric: Rubric) -> list[str]:
 
 def _may_be_timed(checks: dict[str, Check]) -> bool:
     """Whether no deciding check has failed. The emulator may have been unable to run the variant."""
-    ended = any(_lost(check) for check in checks.values())
     failed = any(name in checks and checks[name].status == FAILED for name in DECIDING)
-    return "compiles" in checks and not ended and not failed
+    return "compiles" in checks and not _ended(checks) and not failed
+
+
+def _ended(checks: dict[str, Check]) -> bool:
+    """Whether something ended the variant, so that checks earned nothing although they passed.
+
+    Checks that also lose their points if only a hidden check fails are ignored.
+    """
+    of_hidden = {name for names in LOST.values() for name in names}
+    return any(_lost(check) for name, check in checks.items() if name not in of_hidden)
 
 
 def _lost(check: Check) -> bool:
-    """Whether a check passed but earned nothing because something ended the variant."""
-    return check.status == PASSED and check.max_points > 0 and not check.points
+    """Whether a check passed but earned nothing. Checks of optional variants have no maximum."""
+    has_points = check.max_points > 0 or NO_CREDIT in check.message
+    return check.status == PASSED and has_points and not check.points
 
 
 def merged(first: Grade, second: Grade | None) -> Grade:
     """Merge the grades of two stages. The GPU's results count, and the first stage fills the gaps."""
+    timed = {_variant_of(check) for check in second.checks} if second else set()
+    checks = {one.name: one if _variant_of(one) in timed else _untimed(one) for one in first.checks}
     if second is None:
-        return first
-    checks = {check.name: check for check in first.checks}
+        return replace(first, checks=tuple(checks.values()))
     for check in second.checks:
         checks[check.name] = check
-    for name in {check.name.rpartition(": ")[0] for check in second.checks if check.name != ISOLATION}:
+    for name in {_variant_of(check) for check in second.checks if check.name != ISOLATION}:
         there = _of_variant(second, name)
         wrong = any(there[step].status == FAILED for step in DECIDING[:3] if step in there)
         known = checks.get(f"{name}: checked")
-        if known and (wrong or any(map(_lost, there.values()))):
+        if known and (wrong or _ended(there)):
             told = f"{known.message} (no credit, as it failed on the GPU)".strip()
             checks[known.name] = replace(known, points=0.0, message=told)
     return replace(
@@ -68,7 +81,17 @@ def merged(first: Grade, second: Grade | None) -> Grade:
     )
 
 
+def _untimed(check: Check) -> Check:
+    """A check of a variant that was not timed, with the reason for this."""
+    return replace(check, message=NOT_CHOSEN) if check.message == NOT_TIMED else check
+
+
+def _variant_of(check: Check) -> str:
+    """The name of the variant that a check is about, or an empty string."""
+    return check.name.rpartition(": ")[0]
+
+
 def _of_variant(grade: Grade, name: str) -> dict[str, Check]:
     """Return the checks of a variant, by what they check."""
-    found = (check for check in grade.checks if check.name.rpartition(": ")[0] == name)
+    found = (check for check in grade.checks if _variant_of(check) == name)
     return {check.name.rpartition(": ")[2]: check for check in found}

@@ -98,7 +98,7 @@ class _Writer:
         """Write code in a size at which the longest line fits."""
         lines = text.rstrip("\n").splitlines()
         self._pdf.set_font("code", "", SIZE)
-        widest = max(map(self._pdf.get_string_width, lines))
+        widest = max(map(self._pdf.get_string_width, lines), default=0.0)
         self._pdf.set_font("code", "", min(SIZE - 2, SIZE * (self._pdf.epw - 3) / max(widest, 1.0)))
         for line in lines:
             self._pdf.cell(0, LINE * 0.85, line, new_x="LMARGIN", new_y="NEXT")

@@ -120,7 +120,7 @@ def _what(operation: Operation) -> Iterator[str]:
 def _variants(variants: Sequence[tuple[Variant, VariantRubric]]) -> Iterator[str]:
     yield from ("## What to write", "")
     yield (
-        "A variant is a folder with `kernel.cu`, its kernels, and `variant.py`, which describes the launches."
+        "A variant is a folder: `kernel.cu` contains the kernels, and `variant.py` describes the launches."
     )
     yield from ("", "| folder | idea | parent | precision | |", "| --- | --- | --- | --- | --- |")
     for variant, one in variants:
@@ -136,7 +136,7 @@ def _commands(variant: Variant, kept: Collection[str]) -> Iterator[str]:
     verb = "" if variant.op == ops.DEFAULT else "run "
     emulated = f"--impl mine/{name} --batch 100 --device emulator --check"
     commands = {
-        f"python run.py new {name} --from {parent}": "creates a copy of the parent in mine/",
+        f"python run.py new {name} --from {parent}": f"creates a copy of {parent} in mine/",
         f"python run.py {verb}{emulated}": "compare with float64",
         f"python run.py check mine/{name}": "races, bounds, barriers: line, thread, element",
         f"python run.py diff mine/{name}": "shows your changes",
@@ -181,7 +181,7 @@ def _grading(asked: Sequence[VariantRubric], rubric: Rubric) -> Iterator[str]:
             "each variant."
         )
     yield f"- **Limits**: {rubric.limits.seconds:g} s and {rubric.limits.memory_mb:,} MB for each check."
-    yield from ("- A variant that is not correct gets no points for performance.", "")
+    yield from ("- A variant that fails `correct` or a hidden test gets no points for performance.", "")
     shapes = ", ".join(f"`{problem.text}`" for problem in rubric.correct.problems)
     yield from (f"Published shapes, for `--shapes`: {shapes}.", "")
 

@@ -261,4 +261,4 @@ def _times(times: Bracket) -> str:
 
 def _bracket(times: Bracket) -> str:
     ends = f"{times.low_ms:.3g} to {times.high_ms:.3g} ms"
-    return f"{ends}, {times.likely_ms:.3g} if the longest part hides all others"
+    return f"{ends}, likely {times.likely_ms:.3g} ms"

@@ -81,7 +81,8 @@ def load(files: Iterable[Path]) -> Results:
     latest = {_key(row): row for _, rows in bench for row in rows}
     if not latest:
         names = ", ".join(map(str, files))
-        beside = " (the cost of serving is shown with op times of the same device)" if servings else ""
+        others = servings or of_peers or savings or batches
+        beside = " (files of other kinds are shown with op times of the same device)" if others else ""
         raise DataError(f"{names}: no rows, so nothing was measured{beside}. Measure again: {MEASURE}")
     for _, rows in growth:
         for row in rows:  # growth rows of the present code; a complete run of that code is preferred

@@ -55,7 +55,7 @@ function select_line(file, line, number = -1) {
   const any = same_warp >= 0 ? same_warp : at.includes(true) ? at.indexOf(true) : below(file, line);
   if (any >= 0) select_record(any, false);
   else {
-    by("warp-text").textContent = `No warp of block (${b.at.join(", ")}) comes to line ${line} in what was traced. Another block may: choose one above.`;
+    by("warp-text").textContent = `In the trace, no warp of block (${b.at.join(", ")}) reaches line ${line}. Another block may reach it: choose one above.`;
     fill(by("warp-picture"));
     fill(by("warp-table"));
   }
@@ -88,7 +88,7 @@ by("choose-kernel").onchange = (event) => choose({ kernel: Number(event.target.v
 by("choose-block").onchange = (event) => {
   const { file, line } = state;
   choose({ block: Number(event.target.value) });
-  select_line(file, line);
+  if (line) select_line(file, line);  // there is none after another file was chosen
 };
 by("choose-other").onchange = (event) => { state.other = Number(event.target.value); show_grid(); };
 by("choose-file").onchange = (event) => { state.file = Number(event.target.value); state.line = 0; show_source(); };
@@ -111,7 +111,7 @@ by("timeline").onkeydown = timeline_key;
 by("timeline").onscroll = draw_timeline;
 by("zoom").oninput = () => { draw_timeline(); scroll_to_record(); draw_timeline(); };
 window.addEventListener("resize", draw_timeline);
-window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { draw_timeline(); show_grid(); });
+window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { draw_timeline(); if (block()) show_grid(); });
 by("choices").onsubmit = (event) => event.preventDefault();
 by("note").textContent = DATA.note;
 show_compare();

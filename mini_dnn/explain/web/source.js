@@ -34,7 +34,7 @@ function show_summary() {
   if (f.operations)
     cards.push(card("Active lanes", `${ratio(f.lanes / f.operations)} of 32`, "on average in an access of memory", mood(f.lanes < 24 * f.operations, f.lanes >= 31 * f.operations)));
   if (f.products) cards.push(card("Products", whole(f.products), f.sectors ? `${ratio(f.products / f.sectors)} for each sector` : "multiply and add"));
-  if (f.splits) cards.push(card("Warps that split", whole(f.splits), "times lanes of a warp go different ways"));
+  if (f.splits) cards.push(card("Divergence", whole(f.splits), "times that the lanes of a warp diverged"));
   fill(by("cards"), ...cards);
 }
 
@@ -46,7 +46,7 @@ function finding_item(finding, go) {
     make("p", { class: "cure" }, finding.cure));
 }
 const NO_FINDING = () => make("li", { class: "none" }, make("p", {}, make("span", { class: "kind" }, "Nothing stands out. "),
-  "Accesses are coalesced, banks do not collide, and lanes work together. What limits this kernel is elsewhere: 'run.py profile' says more."));
+  "Accesses are coalesced, there are few bank conflicts, and most lanes are active. Something else limits this kernel: 'run.py profile' shows more."));
 function show_findings() {
   const found = kernel().findings;
   const go = (finding) => { select_line(finding.file, finding.line, finding.array); by("source").scrollIntoView(); };
@@ -67,7 +67,7 @@ function show_compare() {
   const rows = [row("accesses of memory by warps", a.operations, b.operations), row("sectors of global memory", a.sectors, b.sectors),
     row("sectors that the bytes need", a.ideal, b.ideal), row("passes of shared memory", a.passes, b.passes),
     row("bank conflicts", a.passes - a.best, b.passes - b.best), row("active lanes in an access", lanes(a), lanes(b), true),
-    row("warps that split", a.splits, b.splits), row("products", a.products, b.products)];
+    row("divergence of warps", a.splits, b.splits), row("products", a.products, b.products)];
   const kept = [[a.operations, b.operations], [a.sectors, b.sectors], [a.ideal, b.ideal], [a.passes, b.passes],
     [a.passes - a.best, b.passes - b.best], [1], [a.splits, b.splits], [a.products, b.products]].map((pair) => pair.some(Boolean));
   table(by("compare-table"), ["", parent.name, mine.name, "change"], rows.filter((_, i) => kept[i]));

@@ -8,16 +8,16 @@ function warp_words(r) {
   const head = `Line ${r.line}, warp ${r.warp}: `;
   if (!moves(r)) return `${head}${r.name || r.kind}, ${many(r.active, "lane")} active.`;
   const start = `${head}${doing || r.kind} ${a.name}, ${r.active} of 32 lanes, ${r.bytes} bytes each. `;
-  if (is_copy(r) && is_shared(r)) return `${start}A copy in bulk: ${many(useful(r), "byte")} on their way, and no thread waits for them here.`;
+  if (is_copy(r) && is_shared(r)) return `${start}A bulk copy of ${many(useful(r), "byte")}. No thread waits for it here.`;
   if (is_shared(r)) {
     const groups = bank_groups(r), passes = groups.reduce((sum, g) => sum + g.passes, 0);
     const most = Math.max(...groups.map((g) => g.passes));
-    if (passes === groups.length) return `${start}No two lanes want different words of one bank: ${many(passes, "pass", "passes")}, the ideal.`;
-    return `${start}A bank is asked for ${most} different words, one after the other: ${many(passes, "pass", "passes")} where ${groups.length} would do.`;
+    if (passes === groups.length) return `${start}No two lanes need different words of the same bank: ${many(passes, "pass", "passes")}, the minimum.`;
+    return `${start}Lanes need ${most} different words of one bank, which it delivers one after the other: ${many(passes, "pass", "passes")}, although ${groups.length} would be enough.`;
   }
   const sectors = pieces(r, SECTOR).length, bytes = useful(r), ideal = ideal_sectors(r);
   return `${start}${many(bytes, "useful byte")} in ${many(sectors, "sector")} of 32 bytes: ${percent(bytes, sectors * SECTOR)} of ` +
-    `${whole(sectors * SECTOR)} bytes are used; ${sectors > ideal ? `${ideal} would do.` : "the ideal."}`;
+    `${whole(sectors * SECTOR)} bytes are used; ${sectors > ideal ? `${many(ideal, "sector")} would be enough.` : "the minimum."}`;
 }
 
 function text_at(x, y, words, attributes = {}) { return make("text", { x, y, ...attributes }, words); }

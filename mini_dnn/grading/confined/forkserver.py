@@ -180,6 +180,7 @@ def _serve(connection: socket.socket, roles: Any, found: dict[str, bool]) -> Non
                 _child(roles, message, files)
             for file in files:
                 os.close(file)
+            ended.pop(pid, None)  # of an earlier process with this id
             answer = {"pid": pid}
         connection.send(json.dumps(answer).encode())
 

@@ -16,8 +16,8 @@ HEAD = f"""# Similar code
 
 This list is a reason to look, and not a verdict: code from textbooks is similar, too. Read both files at
 these lines before you speak to anybody. Names, numbers, layout and comments do not count. Code that the
-students received, and code that more than half of the class has, do not count either. A pair is listed from
-a share of {LEAST_SHARE:.0%}.
+students received, and code that more than half of the class has, do not count either. A pair is listed if at
+least {LEAST_SHARE:.0%} of the code of one submission is also in the other one, or in the variant.
 """
 
 

@@ -26,9 +26,9 @@ def summary(grades: Sequence[Grade]) -> str:
     most = max(grade.max_points for grade in grades)
     refused = sum(bool(grade.refused) for grade in grades)
     parts += [
-        f"{len(grades)} submissions: mean {statistics.fmean(points):.2f}, median "
-        f"{statistics.median(points):.2f} of {most:g} points. {refused} got no credit, because a rule "
-        f"was broken.",
+        f"{len(grades)} submission{'s' * (len(grades) > 1)}: mean {statistics.fmean(points):.2f}, median "
+        f"{statistics.median(points):.2f} of {most:g} points. {refused} got no credit; the column `refused` "
+        "of `grades.csv` lists the reasons.",
         "",
         "## Points",
         "",

@@ -91,8 +91,7 @@ def write_all(
     except OSError as error:
         raise MiniDnnError(
             f"results cannot be written to {folder}: {error}. No grade is lost: free some space there, "
-            f"and run the "
-            "same command again"
+            "and run the same command again"
         ) from error
 
 
