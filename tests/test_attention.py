@@ -68,6 +68,7 @@ def test_sizes_of_the_command_line(text: str, problem: AttentionShape) -> None:
         ("1,2,65,64,fp16,strided", "layout is 'strided'; expected one of contiguous, packed"),
         ("1,2,65,64,fp16,packed,2", "'2' is neither 0 nor 1"),
         ("1,2,65,64,fp16,packed,0,nan", "scale is nan"),
+        ("1,2,65,64,fp16,packed,0,1e-46", "scale is 1e-46, which is 0 in fp32"),
     ],
 )
 def test_problems_that_make_no_sense_are_refused(text: str, words: str) -> None:

@@ -215,7 +215,7 @@ def test_refusals(library: Any, cuda: Device) -> None:
         gemm(turned, b, layout="tn")
     with refused(r"a must be float32 .* found a \(2, 65, 33\) float16"):
         gemm(library.put(A.astype("f2")), b)
-    with refused("b is numpy.ndarray on host memory: the arrays of one call must be of one library"):
+    with refused("b is numpy.ndarray in host memory: the arrays of one call must be of one library"):
         gemm(a, B)
     with refused("the arrays of one call must be of one library"):
         gemm(A, b)

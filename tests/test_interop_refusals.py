@@ -27,7 +27,7 @@ C = A @ B
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_arrays_of_two_places_are_refused(kind: Any) -> None:
-    message = r"numpy.ndarray on host memory.*: the arrays of one call must be of one library"
+    message = r"numpy.ndarray in host memory.*: the arrays of one call must be of one library"
     for call in (
         lambda: gemm(kind(A), B),
         lambda: gemm(A, kind(B)),

@@ -18,13 +18,13 @@ from mini_dnn.datasets import to_float
 from mini_dnn.device.base import Device
 from mini_dnn.device.emulator import EmulatorDevice
 from mini_dnn.device.emulator.checked import CheckedEmulator
-from mini_dnn.errors import ShapeError, VariantError
+from mini_dnn.errors import ShapeError, UsageError, VariantError
 from mini_dnn.measuring.inference import STEPS, find_step
 from mini_dnn.nn.layers import Linear
 from mini_dnn.nn.models import lenet
 from mini_dnn.nn.network import Network
 from mini_dnn.ops.lenet import LenetBatch
-from mini_dnn.running.resident import SLOTS
+from mini_dnn.running.resident import SLOTS, Resident
 from mini_dnn.variant import Variant
 
 
@@ -223,6 +223,16 @@ def test_batches_that_nobody_waits_for(network: Network, device: Device) -> None
         np.testing.assert_array_equal(next(served), expected[2:])
         served.close()
         np.testing.assert_array_equal(resident.respond(images[:2]), expected[:2])
+
+
+def test_one_slot_and_no_entries(network: Network, emulator: Device) -> None:
+    images, weights = to_float(pictures(3)), {name: p.value for name, p in network.parameters().items()}
+    variant = find_step("whole")
+    with closing(Resident(variant, LenetBatch(2), weights, emulator, slots=1)) as resident:
+        assert_right(network, pictures(3), resident.predict(images))
+        assert resident.predict(images[:0]).shape == (0, 10)
+    with pytest.raises(UsageError, match="slots is 0"):
+        Resident(variant, LenetBatch(2), weights, emulator, slots=0)
 
 
 def test_two_networks_at_once(network: Network, emulator: Device) -> None:

@@ -98,6 +98,10 @@ def test_arrays_that_are_no_problem() -> None:
         RESNET.of(images, *weights)
     with pytest.raises(ShapeError, match="weights have the shapes"):
         RESNET.of(images, *weights[:-1], np.zeros(5, np.float32), blocks="1-1-1-1")
+    with pytest.raises(ShapeError, match="found 3 weights, 1 of them"):
+        RESNET.of(images, weights[0], *weights[-2:], blocks="0-0-0-0")
+    with pytest.raises(ShapeError, match=r"fc\.bias is float64, which float32 cannot hold exactly"):
+        RESNET.of(images, *weights[:-1], weights[-1].astype(np.float64), blocks="1-1-1-1")
     with pytest.raises(ShapeError, match="widths is '8-x'; expected four numbers"):
         replace(SMALL, widths="8-x")
 

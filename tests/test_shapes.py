@@ -7,6 +7,7 @@ import pytest
 
 from mini_dnn.errors import ShapeError
 from mini_dnn.ops.conv2d import ConvShape, conv_arrays
+from mini_dnn.ops.conv2d_padded import PaddedShape
 from mini_dnn.ops.problem import as_float32
 
 CONV1 = ConvShape(10000, 1, 86, 86, 4, 7, 7)
@@ -36,6 +37,13 @@ def test_filter_larger_than_the_image() -> None:
 def test_size_of_zero() -> None:
     with pytest.raises(ShapeError, match="N = 0"):
         ConvShape(0, 1, 8, 8, 1, 3, 3)
+
+
+def test_an_image_of_too_many_pixels() -> None:
+    with pytest.raises(ShapeError, match=r"2,152,960,000 pixels, and kernels count up to 2,147,418,112"):
+        ConvShape(1, 1, 46_400, 46_400, 1, 3, 3)
+    with pytest.raises(ShapeError, match="cut it into parts"):
+        PaddedShape(1, 1, 46_340, 46_340, 1, 7, padding=6)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.uint8, np.int16, ">f4"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 import threading
@@ -215,6 +216,13 @@ def test_a_script_for_sbatch_by_hand(tmp_path: Path, cluster: Path) -> None:
     subprocess.run(["sbatch", script], check=True)
     wait_until(lambda: len(list((tmp_path / "results").glob("item*.json"))) == 3)
     assert len(run(tmp_path, [7, 8, 9], executor="sbatch").results) == 3
+
+
+def test_a_script_in_a_folder_with_a_space(tmp_path: Path) -> None:
+    run(tmp_path / "a folder", [7], executor="sbatch")
+    (script,) = (tmp_path / "a folder" / "jobs").glob("*.sh")
+    (line,) = [line for line in script.read_text().splitlines() if "--output" in line]
+    assert shlex.split(line) == ["#SBATCH", f"--output={script.parent.resolve()}/logs/%A_%a.out"]
 
 
 def test_a_profile_is_read(tmp_path: Path) -> None:

@@ -91,8 +91,8 @@ def describe(value: Any) -> str:
     is_type = isinstance(value, type)
     kind, device = (value, None) if is_type else (type(value), getattr(value, "device", None))
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    where = "host memory" if isinstance(value, np.ndarray) else device
-    return f"{'the type ' * is_type}{name}" if where is None else f"{name} on {where}"
+    at = "" if device is None else f" on {device}"
+    return f"{'the type ' * is_type}{name}{' in host memory' if isinstance(value, np.ndarray) else at}"
 
 
 def refuse_gpus(names: Sequence[str], gpus: Sequence[int]) -> NoReturn:

@@ -5,7 +5,6 @@ Bias, residual and ReLU are applied while a result is in the cache.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from mini_dnn.nn import winograd
 from mini_dnn.nn.models.resnet import Arrays, Convolution
+from mini_dnn.nn.numpy_conv import cores
 from mini_dnn.nn.winograd import IN, INTO, OUT, OUT_OF
 
 TILE_BYTES = 2048 << 10  # windows that a thread processes at a time: about the L2 cache and its share of L3
@@ -84,7 +84,7 @@ class Crew:
     """
 
     def __init__(self, threads: int | None = None) -> None:
-        self.threads = threads or len(os.sched_getaffinity(0))
+        self.threads = threads or cores()
         self.shares = True  # whether BLAS leaves the threads to us
         self._memory = [np.empty(0, np.float32) for _ in range(3 * self.threads + 1)]
         self._pool = ThreadPoolExecutor(max(1, self.threads - 1))

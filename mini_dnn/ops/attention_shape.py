@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 
 from mini_dnn.errors import ShapeError
-from mini_dnn.ops.problem import TYPES, Array, Arrays, Problem
+from mini_dnn.ops.problem import TYPES, Array, Arrays, Problem, exactly
 
 CODES = {"fp32": 0, "fp16": 1}  # the numbers of the types in kernels
 LAYOUTS = ("contiguous", "packed")
@@ -65,6 +65,10 @@ class AttentionShape(Problem):
                 raise ShapeError(f"{name} is {self.fields[name]!r}; expected one of {', '.join(allowed)}")
         if not abs(self.scale) <= float(np.finfo(np.float32).max):
             raise ShapeError(f"scale is {self.scale}; expected a number that fits fp32, or 0 for 1 / sqrt(d)")
+        if not self.factor:  # kernels multiply hidden scores of -inf by it
+            raise ShapeError(
+                f"scale is {self.scale}, which is 0 in fp32; expected a larger number, or 0 for 1 / sqrt(d)"
+            )
 
     @property
     def factor(self) -> float:
@@ -202,14 +206,4 @@ def arrays_of(
     layout = "packed" if rank == 5 else "contiguous"
     problem = AttentionShape(B, H, T, d, dtype, layout, bool(causal), float(scale))
     names = problem.named("in")
-    return problem, {name: _as_given(name, a, dtype) for name, a in zip(names, found, strict=True)}
-
-
-def _as_given(name: str, array: np.ndarray, dtype: str) -> np.ndarray:
-    """The array in the problem's type and C order, if nothing is lost."""
-    if not np.can_cast(array.dtype, TYPES[dtype], "safe"):
-        raise ShapeError(
-            f"{name} is {array.dtype}, which {TYPES[dtype]} cannot hold exactly; "
-            f"convert {name} to {TYPES[dtype]} if the loss is intended"
-        )
-    return np.ascontiguousarray(array, dtype=TYPES[dtype])
+    return problem, {name: exactly(name, a, TYPES[dtype]) for name, a in zip(names, found, strict=True)}

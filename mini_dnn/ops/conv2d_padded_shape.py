@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 
 from mini_dnn.errors import ShapeError
-from mini_dnn.ops.problem import TYPES, Array, Arrays, Problem
+from mini_dnn.ops.problem import TYPES, Array, Arrays, Problem, check_pixels
 
 DTYPES, LAYOUTS = ("fp32", "fp16"), ("nchw", "nhwc")
 AXES = {"nchw": "nkpq", "nhwc": "npqk"}  # of the output
@@ -73,6 +73,7 @@ class PaddedShape(Problem):
                 f"the filter {self.R} x {self.R} is larger than the image {self.H} x {self.W} with padding "
                 f"{self.padding}; use a smaller filter or more padding"
             )
+        check_pixels(max(self.H, self.P), max(self.W, self.Q))
 
     @property
     def P(self) -> int:

@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 
 from mini_dnn.errors import ShapeError
-from mini_dnn.ops.problem import TYPES, Array, Arrays, Problem, Share, spans
+from mini_dnn.ops.problem import TYPES, Array, Arrays, Problem, Share, exactly, spans
 
 CODES = {name: code for code, name in enumerate(TYPES)}  # the numbers of the types in kernels
 LAYOUTS = ("nn", "nt", "tn", "tt")
@@ -220,9 +220,4 @@ def _as_given(name: str, array: np.ndarray, problem: GemmShape) -> np.ndarray:
     expected = problem.arrays[name]
     if array.shape != expected.shape:
         raise ShapeError(f"{name} has the shape {array.shape}; {problem} needs {expected.shape}")
-    if not np.can_cast(array.dtype, expected.dtype, "safe"):
-        raise ShapeError(
-            f"{name} is {array.dtype}, which {expected.dtype} cannot hold exactly; "
-            f"convert {name} to {expected.dtype} if the loss is intended"
-        )
-    return np.ascontiguousarray(array, dtype=expected.dtype)
+    return exactly(name, array, expected.dtype)

@@ -12,7 +12,7 @@ from mini_dnn.errors import ShapeError
 from mini_dnn.nn.models import lenet
 from mini_dnn.ops.conv2d import LAYERS, ConvShape
 from mini_dnn.ops.operation import Operation
-from mini_dnn.ops.problem import Array, Arrays, Problem
+from mini_dnn.ops.problem import Array, Arrays, Problem, exactly
 
 SIDE, SMALL_SIDE, CLASSES = 86, 28, 10
 WEIGHTS = {
@@ -118,7 +118,7 @@ def arrays_of(images: np.ndarray, *weights: np.ndarray) -> tuple[LenetBatch, Arr
     found = [np.shape(weight) for weight in weights]
     if found != list(WEIGHTS.values()):
         raise ShapeError(f"weights have the shapes {found}; expected {WEIGHTS}")
-    trained = {n: np.ascontiguousarray(w, np.float32) for n, w in zip(WEIGHTS, weights, strict=True)}
+    trained = {name: exactly(name, w, "float32") for name, w in zip(WEIGHTS, weights, strict=True)}
     return LenetBatch.of(images), {"images": np.ascontiguousarray(images), **trained}
 
 

@@ -17,6 +17,7 @@ from mini_dnn.errors import ShapeError
 Arrays = Mapping[str, np.ndarray]  # by the names of a problem's arrays
 TYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}  # short names, and NumPy's
 ROLES = ("in", "weight", "out")
+MOST_PIXELS = 2**31 - 2**16  # of an image in a convolution
 
 
 @dataclass(frozen=True)
@@ -157,6 +158,15 @@ class Problem:
         return {name: array for name, array in self.arrays.items() if array.role in roles}
 
 
+def check_pixels(H: int, W: int) -> None:
+    """Refuse images whose pixels, and the threads beyond the last one, an int cannot count."""
+    if H * W > MOST_PIXELS:
+        raise ShapeError(
+            f"an image of {H:,} x {W:,} has {H * W:,} pixels, and kernels count up to {MOST_PIXELS:,}: cut "
+            "it into parts"
+        )
+
+
 def spans(length: int, count: int, unit: int = 1) -> list[tuple[int, int]]:
     """First and last index of each of so many parts of a length, in whole units; empty parts are omitted."""
     units = -(-length // unit)
@@ -186,9 +196,21 @@ def as_float32(name: str, array: np.ndarray, axes: str) -> np.ndarray:
         )
     if array.size == 0:
         raise ShapeError(f"{name} is empty, shape {array.shape}; expected at least 1 along each of ({axes})")
-    if not np.can_cast(array.dtype, np.float32, "safe"):
+    return exactly(name, array, "float32")
+
+
+def exactly(name: str, array: np.ndarray, dtype: str) -> np.ndarray:
+    """The array in this type and in C order, if no information is lost.
+
+    Raises
+    ------
+    ShapeError
+        The type cannot hold every number of the array's own type.
+    """
+    array = np.asarray(array)
+    if not np.can_cast(array.dtype, dtype, "safe"):
         raise ShapeError(
-            f"{name} is {array.dtype}, which float32 cannot hold exactly; "
-            f"convert {name} to float32 if the loss is intended"
+            f"{name} is {array.dtype}, which {dtype} cannot hold exactly; "
+            f"convert {name} to {dtype} if the loss is intended"
         )
-    return np.ascontiguousarray(array, dtype=np.float32)
+    return np.ascontiguousarray(array, dtype=dtype)

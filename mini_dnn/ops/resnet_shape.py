@@ -12,7 +12,7 @@ import numpy as np
 from mini_dnn.errors import ShapeError
 from mini_dnn.nn.models.resnet import Convolution, ResNetSizes
 from mini_dnn.ops.conv2d_padded_shape import PaddedShape
-from mini_dnn.ops.problem import Array, Arrays, Problem
+from mini_dnn.ops.problem import Array, Arrays, Problem, exactly
 
 KINDS = {"fp32": "float32", "fp16": "float16", "uint8": "uint8"}  # of pixels
 
@@ -166,7 +166,7 @@ def arrays_of(
     filters = [shape for shape in found[first:] if len(shape) == 4 and shape[2] > 1]
     counts = _numbers("blocks", blocks)
     starts = [1 + 2 * sum(counts[:stage]) for stage in range(len(counts))]  # a block has two convolutions
-    if len(filters) != 1 + 2 * sum(counts) or len(found[-2]) != 2:
+    if 0 in counts or len(filters) != 1 + 2 * sum(counts) or len(found[-2]) != 2:
         raise ShapeError(
             f"found {len(found)} weights, {len(filters)} of them filters larger than a pixel; expected the "
             f"arrays of a residual network of {blocks} blocks, in the order of mini_dnn.nn.models.resnet"
@@ -180,5 +180,5 @@ def arrays_of(
     if found != [array.shape for array in named.values()]:
         expected = {name: array.shape for name, array in named.items()}
         raise ShapeError(f"weights have the shapes {found}; expected {expected}")
-    trained = {n: np.ascontiguousarray(w, np.float32) for n, w in zip(named, weights, strict=True)}
+    trained = {name: exactly(name, w, "float32") for name, w in zip(named, weights, strict=True)}
     return problem, {"images": np.ascontiguousarray(images), **trained}

@@ -14,7 +14,7 @@ from mini_dnn.nn.network import Network
 from mini_dnn.ops.attention import AttentionShape
 from mini_dnn.ops.compare import CONFIDENCE, ROUND_OFF
 from mini_dnn.ops.operation import Operation
-from mini_dnn.ops.problem import Array, Arrays, Problem
+from mini_dnn.ops.problem import Array, Arrays, Problem, exactly
 
 KINDS = {"fp32": "float32", "fp16": "float16", "uint8": "uint8"}  # of pixels
 ROUNDINGS = 8  # of a token in a block: what two norms, four products, attention and GELU leave
@@ -186,7 +186,7 @@ def arrays_of(images: np.ndarray, *weights: np.ndarray, heads: int) -> tuple[Vit
     problem = VitShape(len(images), **sizes, classes=found[-2][0], dtype=names.pop())
     if found != list(problem.weights.values()):
         raise ShapeError(f"weights have the shapes {found}; expected {problem.weights}")
-    trained = {n: np.ascontiguousarray(w, np.float32) for n, w in zip(problem.weights, weights, strict=True)}
+    trained = {name: exactly(name, w, "float32") for name, w in zip(problem.weights, weights, strict=True)}
     return problem, {"images": np.ascontiguousarray(images), **trained}
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from mini_dnn.device.base import Device
-from mini_dnn.errors import ShapeError, VariantError
+from mini_dnn.errors import ShapeError, UsageError, VariantError
 from mini_dnn.ops import Arrays
 from mini_dnn.running.execute import Execution
 from mini_dnn.running.parts import largest_part
@@ -23,13 +23,12 @@ from mini_dnn.running.runner import Progress, check_runnable
 from mini_dnn.running.timing import Timed, Timing, time_op
 from mini_dnn.variant import Planned, Variant
 
-SLOTS = (
-    4  # batches in flight: being copied, computed, waiting with its last kernel for room, read by the host
-)
+# Batches in flight. One is being copied, one is being computed, the last kernel of one waits for room on the
+# multiprocessors, and the host reads the results of one
+SLOTS = 4
 
-Fill = Callable[
-    [np.ndarray], int
-]  # writes entries to the front of an array and returns their number; 0 at the end
+# Writes entries to the front of an array, and returns their number; 0 at the end
+Fill = Callable[[np.ndarray], int]
 Served = Generator[np.ndarray, None, None]
 Written = Callable[[np.ndarray], None]  # waits until everything has been written to an array
 
@@ -113,7 +112,7 @@ class Resident:
         Whether a batch is one replay of a graph. Otherwise, each copy and each launch is issued separately,
         for example to measure the gain of the graph.
     slots
-        The number of batches in flight, half of which may still be written by the host.
+        The number of batches in flight, 1 or more. The host may still be writing half of them.
 
     Raises
     ------
@@ -134,6 +133,8 @@ class Resident:
     ) -> None:
         if variant.host is not None:
             raise VariantError(f"{variant.name} runs on the host, so nothing can stay on a device")
+        if slots < 1:
+            raise UsageError(f"slots is {slots}; expected the number of batches in flight, 1 or more")
         check_runnable(variant, device)
         _ends(problem)
         expected = {name: array.shape for name, array in problem.named("weight").items()}
@@ -203,7 +204,7 @@ class Resident:
         waiting: deque[_Slot] = deque()
         try:
             while more or filling or waiting:
-                while more and len(filling) < most // 2 and len(filling) + len(waiting) < most:
+                while more and len(filling) < max(1, most // 2) and len(filling) + len(waiting) < most:
                     slot = next(slots)
                     count = fill(slot.inputs)
                     if not 0 <= count <= self.problem.batch:
@@ -248,6 +249,8 @@ class Resident:
         for part in self.serve(inputs[n : n + N] for n in range(0, len(inputs), N)):
             parts.append(part)
             progress(min(len(parts) * N, len(inputs)))
+        if not parts:
+            return self._slots[0].result()[:0]
         return np.concatenate(parts)
 
     def time(self, timing: Timing) -> Timed:

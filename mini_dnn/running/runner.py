@@ -21,9 +21,8 @@ from mini_dnn.running.timing import NO_TIMING, NOT_TIMED, Timed, Timing, time_on
 from mini_dnn.variant import Planned, Variant
 
 OVERLAPPED_RUNS = 5  # runs; the layer time is their median
-QUEUED = (
-    12  # launches that Python issues while the cache is flushed; with more, the GPU would wait for Python
-)
+# Launches that Python can issue while the cache is flushed; with more, the GPU would wait for Python
+QUEUED = 12
 
 Progress = Callable[[int], None]  # entries of the batch done so far
 

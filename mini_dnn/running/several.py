@@ -104,10 +104,8 @@ def run_on_several(
             "larger problem"
         )
     outputs = empty_outputs(problem)
-    for output in outputs.values():
-        output.reshape(-1).view(np.uint8).fill(
-            0xFF
-        )  # the bytes on a device: gaps between lines belong to no part
+    for output in outputs.values():  # gaps between lines belong to no part and keep these bytes
+        output.reshape(-1).view(np.uint8).fill(0xFF)
     with ExitStack() as stack:
         members = []
         for (name, device), share in zip(gpus, shares, strict=True):

@@ -41,4 +41,4 @@ def write_script(profile: Profile, folder: Path, chunks: Sequence[str]) -> Path:
 
 
 def _flag(key: str, value: object) -> str:
-    return f"--{key}" if value is True else f"--{key}={value}"
+    return f"--{key}" if value is True else f"--{key}={shlex.quote(str(value))}"

@@ -19,12 +19,12 @@ LOG2_E = 1.4426950408889634  # powers of two are what the hardware has
 
 
 def fits(p: AttentionShape) -> bool:
-    """Whether the kernel takes it; `OTHERS` takes the rest."""
+    """Whether the kernel supports the problem; `OTHERS` computes all others."""
     return p.dtype == "fp16" and p.d == 64 and not p.causal and LEAST <= p.T <= MOST
 
 
 def refuses(p: AttentionShape) -> str:
-    """What wgmma multiplies."""
+    """The text of the limit: wgmma multiplies halves."""
     return "it multiplies halves, and dtype is fp32; attention/v2 takes it" if p.dtype == "fp32" else ""
 
 

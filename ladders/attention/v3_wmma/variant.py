@@ -1,4 +1,4 @@
-"""attention/v3_wmma: scores are made on the tensor cores."""
+"""attention/v3_wmma: scores are computed on the tensor cores."""
 
 import numpy as np
 

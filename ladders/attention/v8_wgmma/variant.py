@@ -1,4 +1,4 @@
-"""attention/v8_wgmma: warpgroups multiply in turn, and the copy engine brings keys and values."""
+"""attention/v8_wgmma: warpgroups multiply in turn, and the copy engine loads keys and values."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ LOG2_E = 1.4426950408889634  # powers of two are what the hardware has
 
 
 def refuses(p: AttentionShape) -> str:
-    """What its products take."""
+    """The text of the limit: its products multiply halves."""
     return "it multiplies halves, and dtype is fp32; attention/v2 takes it" if p.dtype == "fp32" else ""
 
 

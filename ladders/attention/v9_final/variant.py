@@ -1,4 +1,4 @@
-"""attention/v9_final: blocks that stay, no maximum in the loop, odd queries apart."""
+"""attention/v9_final: persistent blocks, no maximum in the loop, odd queries separately."""
 
 import numpy as np
 
@@ -10,8 +10,8 @@ MULTIPROCESSORS = 132  # of an H100 or H200; a block each
 LOG2_E = 1.4426950408889634  # powers of two are what the hardware has
 MOST_KEYS = {32: 112, 64: 112, 128: 64}  # of a block, for each d: what registers allow
 TAIL_KEYS = 96  # the same where warps for a tail need registers, too
-# Last blocks that are made longer, by d, tail and keys: with just these ptxas 13.0 finds too few registers
-# and lets products wait for each other (C7511).
+# Last blocks that are padded further, by d, tail and keys. For only these, ptxas 13.0 runs out of registers
+# and serialises the products (C7511).
 LONGER = {(32, True, 80): 96, (64, False, 96): 112}
 Q_STAGES, MOST_STAGES = 2, 8  # items whose queries are there, and blocks of keys and values
 SHARED = 224 * 1024  # bytes of shared memory for all of them
@@ -22,12 +22,12 @@ TAIL_BYTES = Q_STAGES * FEW * 128 + 2 * 20 * 32 * 4  # its queries, and states o
 
 
 def refuses(p: AttentionShape) -> str:
-    """What wgmma multiplies."""
+    """The text of the limit: wgmma multiplies halves."""
     return "it multiplies halves, and dtype is fp32; attention/v2 takes it" if p.dtype == "fp32" else ""
 
 
 def has_tail(p: AttentionShape) -> bool:
-    """Whether a few queries past the last full tile are done apart."""
+    """Whether the few queries after the last full tile are computed separately."""
     return p.T > TILE and 0 < p.T % TILE <= FEW and not p.causal and p.d < 128
 
 
@@ -42,18 +42,18 @@ def blocks(p: AttentionShape) -> tuple[int, int]:
 
 
 def wide(p: AttentionShape) -> int:
-    """Boxes of 64 columns that a head has beside each other."""
+    """The number of adjacent boxes of 64 columns that a head has."""
     return max(1, p.d // 64)
 
 
 def stages(p: AttentionShape) -> int:
-    """Blocks of keys and values for which shared memory has room beside the queries."""
+    """The number of blocks of keys and values that fit into shared memory with the queries."""
     queries = Q_STAGES * GROUPS * TILE_BYTES * wide(p) + TAIL_BYTES
     return min(MOST_STAGES, (SHARED - queries) // (2 * blocks(p)[0] * 128 * wide(p)))
 
 
 def defines(p: AttentionShape) -> dict[str, int]:
-    """Sizes of blocks, which the compiler has to know, and registers of those who multiply, and of others."""
+    """Sizes that are compile-time constants, and registers of threads that multiply and of other threads."""
     block, last = blocks(p)
     more, fewer = (136, 104) if has_tail(p) else (160, 32)
     return {
@@ -64,7 +64,7 @@ def defines(p: AttentionShape) -> dict[str, int]:
 
 
 def tensor_map(p: AttentionShape, buffer: str, rows: int) -> TensorMap:
-    """Boxes of rows of 64 numbers, of a head each: heads lie along the first axis, or the last if packed."""
+    """Boxes of rows of a head. Heads follow each other along the first axis, or along the last if packed."""
     packed = p.layout == "packed"
     entry, head, token = p.out_strides if buffer == "o" else p.strides
     width = min(p.d, 64) if buffer == "o" else 64
