@@ -114,3 +114,21 @@ def test_the_default_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     assert (tmp_path / "mine/unroll_gemm/kernel.cu").is_file()
     assert "run.py hint mine/unroll_gemm" in capsys.readouterr().out
     assert not (ROOT / "mine/unroll_gemm").exists()
+
+
+def test_a_kernel_need_not_be_utf_8(tmp_path: Path, capsys: Output) -> None:
+    """Every verb reads a comment in Latin-1, as compilers do."""
+    folder = create(str(tmp_path / "mine"), find("m1"), exercise.make)
+    kernel = folder / "kernel.cu"
+    kernel.write_bytes(kernel.read_bytes() + "// é\n".encode("latin-1"))
+    for words in (
+        ["hint", str(folder)],
+        ["diff", str(folder), "m1"],
+        ["show", str(folder)],
+        ["show", str(folder), "--expand"],
+        ["show", str(folder), "--standalone", str(tmp_path / "alone")],
+        ["new", str(tmp_path / "copy"), "--from", str(folder)],
+    ):
+        assert main(words) == 0, (words, capsys.readouterr().err)
+        assert exercise.left(folder)
+    assert (tmp_path / "copy/kernel.cu").read_text().endswith("// \N{REPLACEMENT CHARACTER}\n")

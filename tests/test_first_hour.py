@@ -14,7 +14,7 @@ import conftest
 import pytest
 
 from mini_dnn import datasets
-from mini_dnn.cli import main
+from mini_dnn.cli import main, status_of
 from mini_dnn.datasets import DataError
 from mini_dnn.errors import MiniDnnError, reason
 from mini_dnn.paths import ROOT
@@ -54,21 +54,27 @@ def test_the_note_about_the_data_is_short(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_locale_that_has_ascii_alone(tmp_path: Path) -> None:
-    """A user's kernel may contain other characters; it is unreadable there, or is printed without them."""
+    """A user's kernel may contain other characters. They are copied, and a terminal shows the rest."""
     kernel = create(str(tmp_path / "mine"), find("m1")) / "kernel.cu"
     kernel.write_text(f"// Idea: √K – “quoted”\n{kernel.read_text()}", encoding="utf-8")
 
-    def shown(**settings: str) -> subprocess.CompletedProcess[bytes]:
-        words = [sys.executable, str(ROOT / "run.py"), "show", str(kernel.parent)]
-        return subprocess.run(words, env=os.environ | settings, capture_output=True, check=False)
+    def run(*words: str, **settings: str) -> subprocess.CompletedProcess[bytes]:
+        command = [sys.executable, str(ROOT / "run.py"), *words]
+        return subprocess.run(command, env=os.environ | settings, capture_output=True, check=False)
 
-    done = shown(LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
-    assert done.returncode == 2
-    assert done.stderr.startswith(b"error: ")
-    assert done.stderr.endswith(b"Set PYTHONUTF8=1\n")
-    done = shown(PYTHONUTF8="1", PYTHONIOENCODING="ascii")
+    ascii_alone = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    for settings in (ascii_alone, {"PYTHONUTF8": "1", "PYTHONIOENCODING": "ascii"}):
+        done = run("show", str(kernel.parent), **settings)
+        assert done.returncode == 0, done.stderr
+        assert b"Idea: ?K ? ?quoted?" in done.stdout
+    done = run("new", str(tmp_path / "copy"), "--from", str(kernel.parent), **ascii_alone)
     assert done.returncode == 0, done.stderr
-    assert b"Idea: ?K ? ?quoted?" in done.stdout
+    assert "Idea: √K – “quoted”" in (tmp_path / "copy/kernel.cu").read_text(encoding="utf-8")
+
+
+def test_a_text_that_the_locale_cannot_write_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert status_of(lambda: len("√K".encode("ascii"))) == 2
+    assert capsys.readouterr().err.endswith("Set PYTHONUTF8=1\n")
 
 
 def test_a_python_without_the_packages() -> None:

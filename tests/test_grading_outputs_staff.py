@@ -170,3 +170,12 @@ def test_failures_that_differ_in_numbers_are_alike() -> None:
     checks = [Check("a: correct", "failed", 0, 1, f"y[{i}, 2] is {i}.5e-3, expected 7") for i in range(3)]
     text = written(*(grade(f"s{i}", checks=(check,)) for i, check in enumerate(checks)))["staff/summary.md"]
     assert "| 3 | `a: correct` | `y[…, …] is …, expected …` | `s0` |" in text
+
+
+def test_mean_points_are_those_of_the_class() -> None:
+    """Those who did not reach a check have no points for it, so the means add up to the mean of the class."""
+    missing, right = Check("a: submitted", "failed", 0, 5), Check("a: correct", "passed", 4, 4)
+    text = written(grade("ada", checks=(missing,)), grade("bob", checks=(right,)))["staff/summary.md"]
+    assert "2 submissions: mean 2.00" in text
+    assert "| `a: submitted` | 0 | 1 | 0 | 0.00 | 5 |" in text
+    assert "| `a: correct` | 1 | 0 | 0 | 2.00 | 4 |" in text

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import absent
@@ -15,7 +16,7 @@ import pytest
 from mini_dnn.cli import main
 from mini_dnn.errors import MiniDnnError
 from mini_dnn.handout.copy import RECORD, write
-from mini_dnn.handout.pages import anchors, broken_links, pruned, site, with_impl
+from mini_dnn.handout.pages import anchors, broken_links, pruned, site, with_impl, word_of
 from mini_dnn.handout.parts import Parts, divide, leaks
 from mini_dnn.handout.sheet import sheet
 from mini_dnn.paths import ROOT
@@ -356,3 +357,29 @@ def test_tests_are_skipped_for_what_a_handout_lacks_alone(handout: Path) -> None
     for text in ("assert 1 == 2", "find('m1')", "m1/direct differs", "test_check.py", "no variant 'zzz'"):
         assert not absent.why_absent(text, handout), text
     assert not absent.why_absent("find('m3/fusion')"), "in the repository itself"
+
+
+def test_a_page_that_a_handout_needs_may_not_tell(parts: Parts, tmp_path: Path) -> None:
+    files = tuple(name for name in parts.files if name != "README.md")
+    told = replace(parts, files=files, absent=(*parts.absent, "README.md"))
+    with pytest.raises(MiniDnnError, match=r"README\.md contains a piece of a solution"):
+        write(told, tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_page_names_in_code_what_is_absent(handout: Path) -> None:
+    """Neither variants nor files nor folders. Assignments and capital letters say what is to be written."""
+    record = json.loads((handout / RECORD).read_text())
+    variant = word_of([*record["left"], *record["short"]])
+    there = {str(path.relative_to(handout)) for path in handout.rglob("*")}
+    lost = [(Path(name), *list(Path(name).parents)[:-1]) for name in record["absent"]]
+    gone = {str(path) for paths in lost for path in paths} - there
+    found = []
+    for page in sorted(handout.rglob("*.md")):
+        for code in re.finditer(r"```.*?```|`[^`]+`", page.read_text(), re.DOTALL):
+            paths = [Path(name) for name in re.findall(r"(?<![\w./-])[\w.-]+/[\w./-]*", code[0])]
+            paths = [path for path in paths if not any(part.isupper() for part in path.parts)]
+            missing = [str(path) for path in paths if not gone.isdisjoint(map(str, (path, *path.parents)))]
+            if missing or variant.search(code[0]):
+                found.append(f"{page.relative_to(handout)}: {missing or code[0]}")
+    assert [one for one in found if not one.startswith("assignments/")] == []

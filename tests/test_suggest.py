@@ -67,3 +67,11 @@ def test_a_file_that_is_there_is_not_suggested_for_itself(tmp_path: Path) -> Non
     assert meant_file(tmp_path / "a_flie") == f" (did you mean '{tmp_path / 'a_file'}'?)"
     (tmp_path / ".weights.h5.lock").touch()
     assert meant_file(tmp_path / "weights.h5") == ""
+
+
+def test_a_message_names_the_flag_of_the_verb(tmp_path: Path, capsys: Output) -> None:
+    words = ["explain", "m1", "--out", str(tmp_path / "page.html"), "--shape", "1,1,6"]
+    assert main(words) == 2
+    assert "error: --shape '1,1,6' does not have the form" in capsys.readouterr().err
+    assert main([*words, "--at", "conv1"]) == 2
+    assert "--at names problems of the course, and --shape gives sizes" in capsys.readouterr().err

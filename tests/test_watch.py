@@ -10,8 +10,10 @@ import pytest
 from waiting import wait_until
 
 from mini_dnn.cli import main
+from mini_dnn.cli import watch as flag
 from mini_dnn.paths import ROOT
 from mini_dnn.variant import find
+from mini_dnn.variant.folders import folder_of
 from mini_dnn.variant.scaffold import create
 
 
@@ -65,4 +67,28 @@ def test_checks_again_after_each_change(tmp_path: Path) -> None:
 
 def test_needs_a_variant(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "--watch"]) == 2
+    assert "--watch needs a variant's name" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["--watch"], "layers/custom"),
+        (["--watch", "--impl", "m1"], "m1/direct"),
+        (["--watch", "--resident", "whole"], "networks/lenet/whole"),
+        (["--watch", "--resident", "layers", "--network", "vit"], "networks/vit/layer_by_layer"),
+        (["check", "m1", "--watch"], "m1/direct"),
+    ],
+)
+def test_watches_the_variant_that_runs(words: list[str], name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched: list[Path] = []
+    monkeypatch.setattr(flag, "watch", lambda name, once: watched.append(folder_of(name)) or 0)
+    assert main(words) == 0
+    assert watched == [folder_of(name)]
+
+
+@pytest.mark.parametrize("network", ["vit", "resnet18"])
+def test_needs_a_variant_if_the_device_decides(network: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The default of one network is the best variant for the device, and that of the other is NumPy."""
+    assert main(["--watch", "--network", network]) == 2
     assert "--watch needs a variant's name" in capsys.readouterr().err

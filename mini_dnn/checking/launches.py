@@ -14,6 +14,7 @@ from mini_dnn.device.base import GRID_LIMIT
 from mini_dnn.device.clusters import ALONE, CLUSTER_ARCH, cluster_fault
 from mini_dnn.device.emulator.launch import MAX_BLOCK, MAX_THREADS
 from mini_dnn.device.finding import Finding, Party, Place
+from mini_dnn.device.sources import read_source
 from mini_dnn.errors import SharedMemoryError, meant, nearest
 from mini_dnn.variant.plan import Argument, Images, Launch
 from mini_dnn.variant.planned import Planned
@@ -235,7 +236,7 @@ def launch_place(source: Path, kernel: str, field: str) -> Place | None:
     file = source.with_name("variant.py")
     if not file.is_file():
         return None
-    text = file.read_text(errors="replace")
+    text = read_source(file)
     calls = [
         node
         for node in ast.walk(ast.parse(text))

@@ -15,7 +15,7 @@ from mini_dnn.device.base import Defines
 from mini_dnn.device.cache import cache_dir, key, may_compile, store, stored
 from mini_dnn.device.finding import Finding, Party, Place
 from mini_dnn.device.nvcc import OPTIONS, find_nvcc, nvcc_arch
-from mini_dnn.device.sources import INCLUDE, source_files, source_hash
+from mini_dnn.device.sources import INCLUDE, read_source, source_files, source_hash
 from mini_dnn.errors import CompileError
 from mini_dnn.variant import Planned, ceil_div
 from mini_dnn.variant.plan import CopyToSymbol, Launch
@@ -78,7 +78,7 @@ def with_defines(known: Verdict, source: Path, words: Callable[[], str]) -> Verd
 
     Registers are then unknown, and launch bounds may differ.
     """
-    texts = (path.read_text(errors="replace") for path in source_files(source))
+    texts = (read_source(path) for path in source_files(source))
     if not any("__launch_bounds__" in text for text in texts):
         return replace(known, registers={})
     own = verdict(source, {}, 0, words, ask=False)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from mini_dnn.device.sources import source_files
+from mini_dnn.device.sources import read_source, source_files
 from mini_dnn.device.tools import failure, find_tool, run
 from mini_dnn.errors import MiniDnnError
 
@@ -227,7 +227,7 @@ def describe(outcome: Outcome, source: Path) -> list[str]:
     if not outcome.findings:
         return [f"{outcome.subtool:<10} clean: no {meaning}"]
     lines = [f"{outcome.subtool:<10} FOUND {meaning} ({outcome.total:,} by the tool's own count)"]
-    texts = {path.name: path.read_text(errors="replace").splitlines() for path in source_files(source)}
+    texts = {path.name: read_source(path).splitlines() for path in source_files(source)}
     for finding, count in outcome.findings.most_common(SHOWN_FINDINGS):
         lines.append(f"  {finding.what}" + (f", {count:,} times" if count > 1 else ""))
         for place in finding.places:

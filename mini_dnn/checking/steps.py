@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mini_dnn.device.finding import Place
+from mini_dnn.device.sources import read_source
 from mini_dnn.variant.plan import Images, Launch, Step
 
 
@@ -19,7 +20,7 @@ def step_place(source: Path, step: Step) -> Place | None:
     file = source.with_name("variant.py")
     if not file.is_file() or (isinstance(step, Launch) and step.code):
         return None
-    text = file.read_text(errors="replace")
+    text = read_source(file)
     kind = type(step).__name__
     calls = [
         (agreement, node)

@@ -12,7 +12,7 @@ from typing import Any
 from mini_dnn.checking.sanitizer import Record
 from mini_dnn.device.cures import CURES
 from mini_dnn.device.finding import Fault, Finding, Party, Place, Target, explain_fault
-from mini_dnn.device.sources import source_files
+from mini_dnn.device.sources import read_source, source_files
 from mini_dnn.ops import Arrays
 
 WARP = 32
@@ -180,7 +180,7 @@ def _same_warp(a: Party, b: Party) -> bool:
 
 def _shared_array(source: Path, *places: Place | None) -> str:
     """The shared array that all lines name. The text is empty if they name several, or none."""
-    text = "\n".join(path.read_text(errors="replace") for path in source_files(source))
+    text = "\n".join(read_source(path) for path in source_files(source))
     declared = {name for line in SHARED.findall(text) for name in re.findall(r"(\w+)\s*\[", line)}
     for place in places:
         declared &= set(re.findall(r"\w+", place.code)) if place else set()

@@ -61,10 +61,7 @@ def main(argv: Sequence[str] | None = None, on_loaded: Callable[[], object] = la
         return status_of(lambda: args.run(args))
     from mini_dnn.cli.watch import watch
 
-    name = getattr(args, "name", None) or args.impl
-    if not name:
-        return _failed("--watch needs a variant's name", WRONG_USE)
-    return status_of(lambda: watch(name, lambda: status_of(lambda: args.run(args))))
+    return status_of(lambda: watch(args.watched(args), lambda: status_of(lambda: args.run(args))))
 
 
 def status_of(work: Callable[[], int]) -> int:

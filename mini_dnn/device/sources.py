@@ -19,6 +19,16 @@ PRAGMA_ONCE = re.compile(r"^\s*#\s*pragma\s+once\b", re.MULTILINE)
 LOCAL_INCLUDE = re.compile(r'^\s*#\s*include\s*(?P<spelled>"(?P<local>[^"]+)"|<(?P<shared>mini_dnn/[^>]+)>)')
 
 
+def read_source(file: Path) -> str:
+    """Return the text of a source file. It need not be UTF-8: compilers accept any bytes in comments."""
+    return file.read_text(encoding="utf-8", errors="replace")
+
+
+def write_source(file: Path, text: str) -> None:
+    """Write a source file in UTF-8, whatever the locale is."""
+    file.write_text(text, encoding="utf-8")
+
+
 def included(file: Path, line: str) -> Path | None:
     """Return the file that a line of ``file`` includes if it is the kernel's or this project's, else None.
 
@@ -36,7 +46,7 @@ def source_files(source: Path) -> list[Path]:
     """Return the kernel's file, followed by all files that it includes (see `included`)."""
     files = [source.resolve()]
     for file in files:  # the list grows during the loop
-        for line in file.read_text(errors="replace").splitlines():
+        for line in read_source(file).splitlines():
             path = included(file, line)
             if path is not None and path not in files:
                 files.append(path)
@@ -45,7 +55,7 @@ def source_files(source: Path) -> list[Path]:
 
 def is_part(file: Path) -> bool:
     """Whether a file is part of the file that includes it: a header without ``#pragma once``."""
-    return file.suffix in HEADERS and not PRAGMA_ONCE.search(file.read_text(errors="replace"))
+    return file.suffix in HEADERS and not PRAGMA_ONCE.search(read_source(file))
 
 
 def lines_of(file: Path, within: tuple[Path, ...] = ()) -> Iterator[tuple[Path, str]]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from mini_dnn.device.emulator.counted import Place
 from mini_dnn.device.emulator.counted_interface import LANES, EventKind
+from mini_dnn.device.sources import read_source
 from mini_dnn.explain.kernels import Counted, work_by_line
 from mini_dnn.profiling.counters import SECTOR_BYTES, Access
 
@@ -166,7 +167,7 @@ def _branch(work: Mapping[Place, tuple[int, int]], few: float) -> Place | None:
     least = min(work[place][1] / work[place][0] for place in low)
     count, lanes = work[first]
     some_are_full = lanes / count > 1.05 * least  # all lanes also reach it
-    text = Path(first.file).read_text(errors="replace").splitlines()
+    text = read_source(Path(first.file)).splitlines()
     for number in range(first.line - (not some_are_full), 0, -1):
         if BRANCH.search(text[number - 1]):
             return Place(first.file, number)

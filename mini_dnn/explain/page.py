@@ -11,6 +11,7 @@ from typing import Any
 
 from mini_dnn.device.emulator.counted import CountedArray, Place
 from mini_dnn.device.emulator.counted_interface import EventKind, Space
+from mini_dnn.device.sources import read_source
 from mini_dnn.explain.blocks import NO_LINE, Tables, encode
 from mini_dnn.explain.collect import worth_a_look
 from mini_dnn.explain.findings import Finding, findings
@@ -80,10 +81,7 @@ def _variant(variant: Variant, problem: Any, kernels: Sequence[Counted], most: i
         "name": variant.name,
         "idea": variant.idea,
         "problem": f"{variant.op}, {problem}",
-        "files": [
-            {"name": _shown(file, variant), "text": file.read_text(errors="replace").splitlines()}
-            for file in files
-        ],
+        "files": [{"name": _shown(file, variant), "text": read_source(file).splitlines()} for file in files],
         "kernels": [_kernel(kernel, numbers, most) for kernel in kernels],
     }
 

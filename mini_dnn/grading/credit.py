@@ -23,7 +23,6 @@ HIDDEN = {
 STEPS = ("compiles", "correct", "accuracy", "checked", "performance", *HIDDEN)
 # For each failing check: the checks that then earn nothing.
 LOST = {"hidden": ("performance",), "checked, hidden": ("checked",)}
-NO_CREDIT = "no credit, because"  # in the message of a check that passed and still earned nothing
 
 
 @dataclass
@@ -98,10 +97,11 @@ def _check(asked: VariantRubric, name: str, outcome: Outcome, seconds: float) ->
         staff=outcome.staff,
         hidden=name in HIDDEN,
         seconds=seconds,
+        ends=outcome.ends,
     )
 
 
 def _without_credit(check: Check, name: str, lost: Sequence[str]) -> Check:
     if not check.points or check.name.rpartition(": ")[2] not in lost:
         return check
-    return replace(check, points=0.0, message=f"{check.message} ({NO_CREDIT} '{name}' failed)".strip())
+    return replace(check, points=0.0, message=f"{check.message} (no credit, because '{name}' failed)".strip())

@@ -52,6 +52,8 @@ class Setting:
         The number of submissions that are graded at the same time.
     data, data_dir
         The data set for the accuracy check.
+    data_note
+        Why `data` is a substitute, if it is one.
     weak_isolation
         Continue with the available isolation even if the system cannot fully separate submissions.
     """
@@ -62,6 +64,7 @@ class Setting:
     jobs: int = 1
     data: str = "auto"
     data_dir: Path | None = None
+    data_note: str = ""
     weak_isolation: bool = False
 
 
@@ -98,7 +101,7 @@ class Grader:
             )
         asked = any(variant.points.get("accuracy") for variant in rubric.variants)
         examination = (
-            Examination(rubric.accuracy, setting.data, setting.data_dir)
+            Examination(rubric.accuracy, setting.data, setting.data_dir, setting.data_note)
             if asked and rubric.accuracy
             else None
         )

@@ -35,6 +35,8 @@ class Check:
         Whether the details are hidden from the student.
     seconds
         The duration of the check.
+    ends
+        Whether it ended the variant, so that no check of the variant earns anything.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Check:
     staff: str = ""
     hidden: bool = False
     seconds: float = 0.0
+    ends: bool = False
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ def shared(setting: Setting, stage: str, beside: Path | None) -> dict[str, Any]:
         "device": setting.device,
         "data": setting.data,
         "data_dir": str(setting.data_dir.resolve()) if setting.data_dir else "",
+        "data_note": setting.data_note,
         "weak_isolation": setting.weak_isolation,
         "beside": str(beside) if beside else "",
     }
@@ -54,6 +55,7 @@ def grading(common: Mapping[str, Any]) -> Iterator[Callable[[Any, int], Any]]:
         device=common["device"],
         data=common["data"],
         data_dir=Path(common["data_dir"]) if common["data_dir"] else None,
+        data_note=common["data_note"],
         weak_isolation=common["weak_isolation"],
     )
     setting = replace(whole, rubric=of_stage(whole.rubric, common["stage"]))

@@ -30,6 +30,8 @@ class Examination:
         Batch size and tolerance.
     data, data_dir
         As for `mini_dnn.datasets.load`.
+    note
+        Why a substitute is used, if it was chosen earlier.
 
     Raises
     ------
@@ -37,14 +39,14 @@ class Examination:
         There are no images, or too few.
     """
 
-    def __init__(self, asked: Accuracy, data: str, data_dir: Path | None = None) -> None:
+    def __init__(self, asked: Accuracy, data: str, data_dir: Path | None = None, note: str = "") -> None:
         images = datasets.load(data, "test", data_dir)
         if asked.batch > len(images.labels):
             raise UsageError(
                 f"the rubric's accuracy.batch is {asked.batch}; {images.name} has only "
                 f"{len(images.labels)} test images"
             )
-        self.data, self.note = images.name, images.note
+        self.data, self.note = images.name, note or images.note
         self.batch, self.tolerance = asked.batch, asked.tolerance
         self._images = datasets.to_float(images.images[: asked.batch])
         self._labels = images.labels[: asked.batch]

@@ -12,9 +12,11 @@ import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 
+from mini_dnn import datasets
 from mini_dnn.errors import UsageError
 from mini_dnn.grading import jobs, submission
 from mini_dnn.grading.confined.sandbox import Isolation, code_folders
@@ -27,9 +29,35 @@ from mini_dnn.work import Engine, Item, Local, Work, run_items
 from mini_dnn.work.items import Record, write_record
 from mini_dnn.work.locks import locked
 
-VERSION = 5  # version of the grading procedure: a new number grades everything again
+VERSION = 6  # version of the grading procedure: a new number grades everything again
 
-Progress = Callable[[Grade, bool], None]  # a grade, and whether it already existed
+STAGES = "stages"  # the folder, next to the grades, with the results of each of two stages
+
+
+@dataclass(frozen=True)
+class Told:
+    """A grade that has just become available.
+
+    Parameters
+    ----------
+    grade
+        The grade; of the checks of one stage only if `stage` is not empty.
+    known
+        Whether it already existed.
+    stage
+        ``"cpu"`` or ``"gpu"`` for one of two stages, or an empty string.
+    number, of
+        Its number within the stage, and how many grades the stage will have.
+    """
+
+    grade: Grade
+    known: bool
+    stage: str
+    number: int
+    of: int
+
+
+Progress = Callable[[Told], None]
 
 
 def check_setting(setting: Setting, submissions: Sequence[Submission], rubric_file: Path | None) -> None:
@@ -62,7 +90,7 @@ def check_setting(setting: Setting, submissions: Sequence[Submission], rubric_fi
 def grade_all(
     submissions: Sequence[Submission],
     setting: Setting,
-    progress: Progress = lambda grade, known: None,
+    progress: Progress = lambda told: None,
     engine: Engine | None = None,
     gpu: Engine | None = None,
 ) -> tuple[list[Grade], dict[str, str]]:
@@ -87,6 +115,7 @@ def grade_all(
     UsageError, DeviceError, DataError
         Nothing can be graded at all.
     """
+    setting = _with_data(setting)
     with _folder_of_our_own(setting.out) as folder:
         used = engine or Local(setting.jobs)
         beside = folder if isinstance(used, Local) else None
@@ -106,6 +135,7 @@ class _Run:
     ) -> None:
         self._submissions, self._setting = submissions, setting
         self._progress, self._beside = progress, beside
+        self._tell = self._teller(WHOLE, len(submissions))
         self.grades: dict[str, Grade] = {}
         self.failures: dict[str, str] = {}
 
@@ -146,28 +176,48 @@ class _Run:
     def _stage(
         self, items: Sequence[Item], setting: Setting, stage: str, engine: Engine
     ) -> dict[str, Record]:
+        tell = self._teller(stage, len(items))
+
+        def heard(name: str, record: Record, known: bool) -> None:
+            tell(_grade(record), known)
+
         work = self._work(items, setting, stage)
-        found = run_items(work, engine, self._setting.out / "jobs" / stage)
+        found = run_items(work, engine, self._setting.out / "jobs" / stage, heard)
         self.failures |= found.failures
         return found.results
 
     def _keep(self, grade: Grade, known: bool) -> None:
         self.grades[grade.submission] = grade
-        self._progress(grade, known)
+        self._tell(grade, known)
+
+    def _teller(self, stage: str, of: int) -> Callable[[Grade, bool], None]:
+        """A function that reports the grades of a stage and numbers them."""
+        numbers = count(1)
+        return lambda grade, known: self._progress(Told(grade, known, stage, next(numbers), of))
 
     def _item(self, one: Submission, variants: list[str] | None = None) -> Item:
         rubric = self._setting.rubric
         parts = [submission.digest(one, rubric), rubric.digest, self._setting.device, *(variants or ())]
         if rubric.accuracy:
-            folder = self._setting.data_dir
-            parts += [self._setting.data, str(folder.resolve()) if folder else ""]
+            parts.append(self._setting.data)
         return Item(one.name, jobs.value_of(one, variants), " ".join(parts))
 
     def _work(self, items: Sequence[Item], setting: Setting, stage: str) -> Work:
         """Describe the computation, and where the grades are stored."""
-        results = setting.out / "grades" if stage == WHOLE else setting.out / "stages" / stage
+        results = setting.out / "grades" if stage == WHOLE else setting.out / STAGES / stage
         common = jobs.shared(setting, stage, self._beside)
         return Work(f"{jobs.__name__}:grading", items, results, common, code=f"{VERSION} {stage}")
+
+
+def _with_data(setting: Setting) -> Setting:
+    """Name the data set that is found in place of "auto", so that all workers use it, and keys name it.
+
+    The folder need not be in the keys: published files are compared with their MD5.
+    """
+    if not setting.rubric.accuracy:
+        return setting
+    images = datasets.load(setting.data, "test", setting.data_dir)
+    return replace(setting, data=images.name, data_note=images.note)
 
 
 def _grade(record: Record) -> Grade:

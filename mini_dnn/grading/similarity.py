@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
 
+from mini_dnn.device.sources import read_source
 from mini_dnn.grading.asked import Rubric
 from mini_dnn.grading.confined.process import SubmissionError
 from mini_dnn.grading.submission import Submission
@@ -149,5 +150,5 @@ def _shipped(name: str) -> Work:
     code = [path for path in sorted(folder.rglob("*")) if path.suffix in CODE]
     files = {}
     for path in code:
-        files[path.relative_to(folder).as_posix()] = fingerprints(tokens(path.name, path.read_text()))
+        files[path.relative_to(folder).as_posix()] = fingerprints(tokens(path.name, read_source(path)))
     return Work(name, files, shipped=True)

@@ -10,8 +10,7 @@ from dataclasses import replace
 
 from mini_dnn.grading.asked import Rubric, VariantRubric
 from mini_dnn.grading.checks import NOT_TIMED
-from mini_dnn.grading.credit import LOST, NO_CREDIT
-from mini_dnn.grading.grades import FAILED, ISOLATION, PASSED, Check, Grade
+from mini_dnn.grading.grades import FAILED, ISOLATION, Check, Grade
 
 WHOLE, CPU, GPU = "", "cpu", "gpu"
 # A variant that fails one of these has no points for speed
@@ -39,22 +38,12 @@ def passed(grade: Grade, rubric: Rubric) -> list[str]:
 def _may_be_timed(checks: dict[str, Check]) -> bool:
     """Whether no deciding check has failed. The emulator may have been unable to run the variant."""
     failed = any(name in checks and checks[name].status == FAILED for name in DECIDING)
-    return "compiles" in checks and not _ended(checks) and not failed
+    return "compiles" in checks and not failed and not _ended(checks)
 
 
 def _ended(checks: dict[str, Check]) -> bool:
-    """Whether something ended the variant, so that checks earned nothing although they passed.
-
-    Checks that also lose their points if only a hidden check fails are ignored.
-    """
-    of_hidden = {name for names in LOST.values() for name in names}
-    return any(_lost(check) for name, check in checks.items() if name not in of_hidden)
-
-
-def _lost(check: Check) -> bool:
-    """Whether a check passed but earned nothing. Checks of optional variants have no maximum."""
-    has_points = check.max_points > 0 or NO_CREDIT in check.message
-    return check.status == PASSED and has_points and not check.points
+    """Whether something ended the variant, so that no check earns anything."""
+    return any(check.ends for check in checks.values())
 
 
 def merged(first: Grade, second: Grade | None) -> Grade:

@@ -18,6 +18,7 @@ from mini_dnn.variant import SHORT_NAMES
 
 RECORD = "handout.json"  # in the handout: what it contains and what was left out, for its tests
 SITE = "docs/site/mkdocs.yml"
+EDITED = ("Makefile", "README.md", SITE)  # files that a handout must have
 NOTE = (
     "> This copy is a handout of a course. It contains the variants {kept}. The other variants that\n"
     "> a page mentions are for you to write. Tests that need them are skipped until then.\n\n"
@@ -77,6 +78,11 @@ def check_folder(out: Path) -> None:
 
 
 def _copy(parts: Parts, copy: Path) -> list[str]:
+    for name in EDITED:
+        if name in parts.absent:
+            raise MiniDnnError(
+                f"{name} contains a piece of a solution, and a handout needs {name}; remove the piece from it"
+            )
     for name in parts.files:
         (copy / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, copy / name)

@@ -12,7 +12,19 @@ LINK = re.compile(r"(?P<picture>!?)\[(?P<text>(?:[^\[\]]|\[[^\]]*\])*)\]\((?P<ta
 HEADING = re.compile(r"^(?P<marks>#+) (?P<text>.*)$")
 SOLUTIONS = re.compile(r"<!-- solutions:start -->\n.*?<!-- solutions:end -->\n", re.DOTALL)
 CODE = re.compile(r"`(?P<code>[^`]+)`")
-TOP = ("benchmarks", "course", "docs", "ladders", "layers", "milestones", "networks", "reports", "tests")
+TOP = (
+    "benchmarks",
+    "course",
+    "docs",
+    "ladders",
+    "layers",
+    "milestones",
+    "mini_dnn",
+    "networks",
+    "reports",
+    "tests",
+)
+FILE = re.compile(rf"(?<![\w./-])(?:{'|'.join(TOP)})/[\w./*-]*")
 SHELL = ("sh", "")  # code blocks in which each line is independent
 PAGE = re.compile(r" +- (?:[^:]+: )?(?P<path>[\w./]+\.(?:md|html))$")  # in the site's navigation
 SECTION = re.compile(r"(?P<indent> +)- [^:]+:$")
@@ -146,7 +158,7 @@ def _without_absent(text: str, page: str, there: Collection[str], word: re.Patte
         if in_code:
             block.append(line)
             if len(block) > 1 and FENCE.match(line):
-                kept += _block(block, word)
+                kept += _block(block, there, word)
                 block = []
             continue
         lost = [match for match in LINK.finditer(line) if not _leads(page, match["target"], there)]
@@ -155,7 +167,7 @@ def _without_absent(text: str, page: str, there: Collection[str], word: re.Patte
         if line.startswith("|") and not SEPARATOR.match(line):
             if _is_about_absent(line, there, word) or _is_lost_link(line, lost):
                 continue
-            line = _without_examples(line, word)
+            line = _without_examples(line, there, word)
         kept.append(LINK.sub(lambda match: _shown(match, page, there), line))
     return "\n".join(_without_empty(kept)) + "\n"
 
@@ -172,11 +184,13 @@ def _shown(match: re.Match[str], page: str, there: Collection[str]) -> str:
 def _is_about_absent(row: str, there: Collection[str], word: re.Pattern[str]) -> bool:
     """Whether the first code in a row is the name of an absent variant, file or folder."""
     first = CODE.search(row)
-    if not first:
-        return False
-    path = first["code"].partition("/*")[0].rstrip("/")
-    is_lost = "/" in first["code"] and path.partition("/")[0] in TOP and path not in there
-    return is_lost or word.search(first["code"]) is not None
+    return first is not None and _lacks(first["code"], there, word)
+
+
+def _lacks(code: str, there: Collection[str], word: re.Pattern[str]) -> bool:
+    """Whether code names an absent variant, file or folder."""
+    paths = (match[0].partition("/*")[0].rstrip("/") for match in FILE.finditer(code))
+    return word.search(code) is not None or any(path not in there for path in paths)
 
 
 def _is_lost_link(row: str, lost: Iterable[re.Match[str]]) -> bool:
@@ -185,17 +199,18 @@ def _is_lost_link(row: str, lost: Iterable[re.Match[str]]) -> bool:
     return any(match[0] in cells for match in lost)
 
 
-def _without_examples(row: str, word: re.Pattern[str]) -> str:
-    """A row without commands that need an absent variant."""
+def _without_examples(row: str, there: Collection[str], word: re.Pattern[str]) -> str:
+    """A row without commands that need an absent variant or file."""
     cells = row.split("|")
-    return "|".join(" – " if CODE.fullmatch(cell.strip()) and word.search(cell) else cell for cell in cells)
+    is_lost = [CODE.fullmatch(cell.strip()) is not None and _lacks(cell, there, word) for cell in cells]
+    return "|".join(" – " if lost else cell for cell, lost in zip(cells, is_lost, strict=True))
 
 
-def _block(lines: list[str], word: re.Pattern[str]) -> list[str]:
+def _block(lines: list[str], there: Collection[str], word: re.Pattern[str]) -> list[str]:
     """A code block without commands that need absent files, or no lines if nothing is left of it."""
     if lines[0].strip().strip("`") not in SHELL:
         return [] if any(word.search(line) for line in lines) else lines
-    inner = [line for line in lines[1:-1] if not word.search(line)]
+    inner = [line for line in lines[1:-1] if not _lacks(line, there, word)]
     return [lines[0], *inner, lines[-1]] if any(line.strip() for line in inner) else []
 
 

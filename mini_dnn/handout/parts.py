@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from mini_dnn import ops
-from mini_dnn.device.sources import HOST_HALVES, INCLUDE, python_files
+from mini_dnn.device.sources import HOST_HALVES, INCLUDE, python_files, read_source
 from mini_dnn.errors import MiniDnnError, UsageError
 from mini_dnn.paths import PACKAGE, ROOT
 from mini_dnn.variant import SHORT_NAMES, find, names
@@ -144,8 +144,8 @@ def leaks(
         Public kernels and headers. If a solution repeats their code, that code is not secret.
     """
     public = [*known, *INCLUDE.rglob(f"{LIBRARY}*")]
-    allowed = {digest for path in public for digest in _grams(path.read_text())}
-    secret = {digest for path in solutions for digest in _grams(path.read_text())} - allowed
+    allowed = {digest for path in public for digest in _grams(read_source(path))}
+    secret = {digest for path in solutions for digest in _grams(read_source(path))} - allowed
     found = set()
     for name in files:
         if name.endswith(DATA) or (root / name).suffix == "":

@@ -54,6 +54,12 @@ def network_of(variant: Variant) -> str:
     return next((name for name, model in MODELS.items() if model.operation == variant.op), "")
 
 
+def step_name(name: str, network: str) -> str:
+    """Return the full name for a short name in `STEPS_OF`; other names stay as they are."""
+    steps = STEPS_OF[network]
+    return f"networks/{network}/{steps[name]}" if name in steps else name
+
+
 def find_step(name: str, network: str = NETWORK) -> Variant:
     """Find the variant of a network by a short name in `STEPS_OF`, or by a name or path as for `find`.
 
@@ -64,7 +70,7 @@ def find_step(name: str, network: str = NETWORK) -> Variant:
     """
     steps = STEPS_OF[network]
     try:
-        variant = find(f"networks/{network}/{steps[name]}" if name in steps else name)
+        variant = find(step_name(name, network))
     except VariantError as error:
         raise VariantError(f"--resident {name}: {error}; short names are {', '.join(steps)}") from error
     if network_of(variant) == network:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import difflib
 
+from mini_dnn.device.sources import read_source
 from mini_dnn.variant.variant import Variant
 
 FILES = ("kernel.cu", "variant.py")
@@ -30,7 +31,7 @@ def compare(old: Variant, new: Variant, file: str, heads: bool = True) -> list[s
 
 
 def _lines(variant: Variant, file: str, heads: bool) -> list[str]:
-    text = (variant.folder / file).read_text()
+    text = read_source(variant.folder / file)
     lines = text.splitlines()
     if heads:
         return lines

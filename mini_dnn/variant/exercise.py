@@ -19,6 +19,7 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+from mini_dnn.device.sources import read_source, write_source
 from mini_dnn.errors import UsageError, VariantError
 from mini_dnn.paths import write_atomically
 from mini_dnn.variant.folders import find, names
@@ -72,7 +73,7 @@ def blanks_of(variant: Variant) -> tuple[Blank, ...]:
         Blank(row["code"], row["ask"], tuple(row["hints"]))
         for row in tomllib.loads(file.read_text())["blank"]
     )
-    kernel = variant.source.read_text()
+    kernel = read_source(variant.source)
     for blank in found:
         if kernel.count(blank.code) != 1:
             raise VariantError(
@@ -83,11 +84,11 @@ def blanks_of(variant: Variant) -> tuple[Blank, ...]:
 
 def make(folder: Path, variant: Variant) -> None:
     """Make an exercise of a fresh copy of a variant."""
-    kernel = (folder / "kernel.cu").read_text()
+    kernel = read_source(folder / "kernel.cu")
     blanks = blanks_of(variant)
     for number, blank in enumerate(blanks, 1):
         kernel = _blanked(kernel, number, blank)
-    (folder / "kernel.cu").write_text(_asked(kernel, variant.parent or ""))
+    write_source(folder / "kernel.cu", _asked(kernel, variant.parent or ""))
     _write_state(folder, variant.name, [0] * len(blanks))
 
 
@@ -102,7 +103,7 @@ def next_hint(folder: Path) -> list[str]:
         ) from error
     blanks = blanks_of(source)
     read += [0] * (len(blanks) - len(read))  # the exercise has got more blanks since it was made
-    lines = (folder / "kernel.cu").read_text().splitlines()
+    lines = read_source(folder / "kernel.cu").splitlines()
     for number, blank in enumerate(blanks, 1):
         at = next((i for i, line in enumerate(lines, 1) if re.search(rf"\bBLANK_{number}\b", line)), 0)
         if not at:
@@ -117,7 +118,7 @@ def next_hint(folder: Path) -> list[str]:
 
 def left(folder: Path) -> bool:
     """Whether a kernel has blanks."""
-    return bool(re.search(r"^(?!\s*//).*\bBLANK_\d+\b", (folder / "kernel.cu").read_text(), re.MULTILINE))
+    return bool(re.search(r"^(?!\s*//).*\bBLANK_\d+\b", read_source(folder / "kernel.cu"), re.MULTILINE))
 
 
 def require_filled(folder: Path, hint: str) -> None:
@@ -128,7 +129,7 @@ def require_filled(folder: Path, hint: str) -> None:
     UsageError
         It has blanks. The message names them, and ``hint``, the command that prints hints.
     """
-    lines = (folder / "kernel.cu").read_text(errors="replace").splitlines() if reference(folder) else []
+    lines = read_source(folder / "kernel.cu").splitlines() if reference(folder) else []
     found = [
         f"{blank} (line {at})"
         for at, line in enumerate(lines, 1)

@@ -11,7 +11,7 @@ import numpy as np
 
 from mini_dnn.device.clusters import ALONE
 from mini_dnn.device.nvcc import nvcc_arch
-from mini_dnn.device.sources import LOCAL_INCLUDE, PRAGMA_ONCE, included
+from mini_dnn.device.sources import LOCAL_INCLUDE, PRAGMA_ONCE, included, read_source
 from mini_dnn.errors import UsageError
 from mini_dnn.variant.joined import joined, prefixes
 from mini_dnn.variant.plan import (
@@ -243,7 +243,7 @@ def _inlined(file: Path, within: Sequence[Path], above: set[Path], guards: dict[
     guards
         The macro that guards each file with ``#pragma once``; this call adds to them.
     """
-    text = file.read_text()
+    text = read_source(file)
     if PRAGMA_ONCE.search(text):
         above.add(file)
         guard = guards.setdefault(file, f"INCLUDED_{len(guards) + 1}")

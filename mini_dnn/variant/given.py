@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from mini_dnn.device.sources import source_files
+from mini_dnn.device.sources import read_source, source_files
 from mini_dnn.errors import UsageError, meant
 from mini_dnn.variant.folders import SHORT_NAMES, find, names
 
@@ -39,7 +39,7 @@ def given(words: Iterable[str], flag: str) -> tuple[str, ...]:
     for name in asked:  # grows while it is read
         variant = find(name)
         inside = [path.parent for path in sources([name]) if (path.parent / "variant.py").is_file()]
-        called = re.findall(r'impl="([^"]+)"', (variant.folder / "variant.py").read_text())
+        called = re.findall(r'impl="([^"]+)"', read_source(variant.folder / "variant.py"))
         needed = [variant.parent, *called, *(find(folder).name for folder in inside)]
         asked += [other for other in needed if other in names() and other not in asked]
     return tuple(name for name in names() if name in asked)

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from mini_dnn import ops
-from mini_dnn.device.sources import HEADERS, source_files
+from mini_dnn.device.sources import HEADERS, read_source, source_files, write_source
 from mini_dnn.errors import MiniDnnError, UsageError, VariantError, reason
 from mini_dnn.paths import ROOT, expanded
 from mini_dnn.variant.folders import MINE, SHORT_NAMES, names
@@ -78,9 +78,9 @@ def create(name: str, source: Variant, change: Callable[[Path, Variant], None] |
         )
     title = f"{MINE}/{name}" if is_own(name) else folder.resolve().name
     parent = source.name
-    kernel = _renamed(source.source.read_text(), f"// {parent}:", f"// {title}:")
+    kernel = _renamed(read_source(source.source), f"// {parent}:", f"// {title}:")
     headers = _headers(source)
-    description = _described((source.folder / "variant.py").read_text(), source)
+    description = _described(read_source(source.folder / "variant.py"), source)
     description = _renamed(description, f'"""{parent}:', f'"""{title}:')
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -95,9 +95,9 @@ def create(name: str, source: Variant, change: Callable[[Path, Variant], None] |
                 shutil.copyfile(header, copy / within)
             for header in copy.iterdir():
                 if header.suffix in HEADERS and (source.folder / header.name).is_file():
-                    header.write_text(_copied(header.read_text(), source.folder, source.folder, folder))
-            (copy / "kernel.cu").write_text(_copied(kernel, source.folder, source.folder, folder))
-            (copy / "variant.py").write_text(description)
+                    write_source(header, _copied(read_source(header), source.folder, source.folder, folder))
+            write_source(copy / "kernel.cu", _copied(kernel, source.folder, source.folder, folder))
+            write_source(copy / "variant.py", description)
             if change:
                 change(copy, source)
             copy.rename(folder)
@@ -193,7 +193,7 @@ def _copied(kernel: str, here: Path, home: Path, new: Path) -> str:
         if not file.is_file() or (file.is_relative_to(here) and not _is_kernel(file)):
             return match[0]
         if _is_kernel(file):
-            return _copied(file.read_text(), file.parent, home, new).rstrip("\n")
+            return _copied(read_source(file), file.parent, home, new).rstrip("\n")
         path = os.path.relpath(file, home if file.is_relative_to(home) else new.resolve())
         return match["before"] + Path(path).as_posix() + match["after"]
 

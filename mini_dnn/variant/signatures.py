@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from mini_dnn.device.finding import Place
-from mini_dnn.device.sources import source_files
+from mini_dnn.device.sources import read_source, source_files
 
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 KERNEL = re.compile(
@@ -88,7 +88,7 @@ class Kernels:
     def _texts(self) -> dict[Path, str]:
         """The files without their comments, line by line."""
         return {
-            path: COMMENT.sub(lambda m: "\n" * m[0].count("\n"), path.read_text(errors="replace"))
+            path: COMMENT.sub(lambda m: "\n" * m[0].count("\n"), read_source(path))
             for path in source_files(self.source)
         }
 

@@ -24,7 +24,7 @@ from mini_dnn.device.emulator.counted_interface import RECORD, TOTAL, CArray, Ev
 from mini_dnn.device.emulator.declarations import dynamic_name
 from mini_dnn.device.emulator.emulator import EmulatorDevice, EmulatorModule
 from mini_dnn.device.emulator.symbols import Symbols, declared, read_symbols, source_lines
-from mini_dnn.device.sources import source_files
+from mini_dnn.device.sources import read_source, source_files
 from mini_dnn.errors import DeviceError
 
 MOST_RECORDS = 400_000  # per worker and launch, which is 120 MB
@@ -202,7 +202,7 @@ class CountedEmulator(EmulatorDevice):
         ]
 
     def _variables(self, module: EmulatorModule, base: int, symbols: Symbols) -> list[CountedArray]:
-        constants = CONSTANT.findall(module.source.read_text(errors="replace"))
+        constants = CONSTANT.findall(read_source(module.source))
         found = []
         for variable in symbols.variables:
             memory = "constant" if variable.name in constants else "global"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mini_dnn.device.emulator.memory import EmulatorBuffer
-from mini_dnn.device.sources import source_files
+from mini_dnn.device.sources import read_source, source_files
 
 DYNAMIC_ARRAY = re.compile(r"extern\s+__shared__[^;]*?(\w+)\s*\[\s*\]")
 
@@ -18,7 +18,7 @@ def read_only_and_not(source: Path, kernel: str, args: Sequence[object]) -> set[
     twice = {place for place in places if place and places.count(place) > 1}
     if not twice:
         return set()
-    texts = (path.read_text(errors="replace") for path in source_files(source))
+    texts = (read_source(path) for path in source_files(source))
     match = next((m for text in texts if (m := re.search(rf"\b{kernel}\s*\(([^)]*)\)\s*\{{", text))), None)
     if not match:
         return set()
@@ -34,5 +34,5 @@ def read_only_and_not(source: Path, kernel: str, args: Sequence[object]) -> set[
 
 def dynamic_name(source: Path) -> str:
     """The name of the array in a kernel file's dynamic shared memory."""
-    match = DYNAMIC_ARRAY.search(source.read_text(errors="replace"))
+    match = DYNAMIC_ARRAY.search(read_source(source))
     return match[1] if match else "dynamic shared memory"

@@ -31,6 +31,7 @@ from mini_dnn.device.emulator.runtime import CFailure, CLaunch, FailureKind, Lib
 from mini_dnn.device.emulator.runtime_build import build_runtime
 from mini_dnn.device.emulator.work import EmulatorGraph, EmulatorStream
 from mini_dnn.device.product import Product
+from mini_dnn.device.sources import read_source
 from mini_dnn.errors import DeviceError, LaunchError, meant
 
 VARIABLE = re.compile(r"__(?:constant|device)__[^;(){}=]*?\b(\w+)\s*(?:\[[^;={]*)?[;={]")
@@ -111,7 +112,7 @@ class EmulatorDevice:
         address = library.address(name)
         nbytes = self._runtime.symbol_bytes(address) if address else 0
         if not address or not nbytes:
-            known = VARIABLE.findall(module.source.read_text(errors="replace"))
+            known = VARIABLE.findall(read_source(module.source))
             have = f"it has {', '.join(known)}" if known else "it has none"
             raise DeviceError(
                 f"no __constant__ or __device__ variable '{name}' in {module.source}: "

@@ -11,6 +11,7 @@ from pathlib import Path
 from mini_dnn.device.emulator.build import preprocessed
 from mini_dnn.device.emulator.compiler import Compiler, find_compiler
 from mini_dnn.device.emulator.judged import Judged
+from mini_dnn.device.sources import read_source
 from mini_dnn.errors import CompileError
 from mini_dnn.grading.confined import object_code
 
@@ -78,7 +79,7 @@ def check_source(source: Path, defines: Mapping[str, int], compiler: Compiler) -
     text = "\n".join(lines)
     found = UNCHECKED.search(text if 'R"' in text else TEXT.sub(_without_text, text))
     for file in files:
-        found = found or DISGUISE.search(file.read_text(errors="replace").replace("\\\n", ""))
+        found = found or DISGUISE.search(read_source(file).replace("\\\n", ""))
     if found:
         raise CompileError(
             f"FORBIDDEN: the kernel file has {found[0]!r}, which would hide code from checked mode"
