@@ -2,7 +2,8 @@
 
 ``MiniDnnError``                an error that a user can correct; the command line prints it and exits with 2
 ├── ``ShapeError``              arrays whose rank, size or dtype do not fit together (also a ``ValueError``)
-├── ``VariantError``            no such variant, a broken ``variant.py``, or a shape that the variant refuses
+├── ``VariantError``            no such variant, or a broken ``variant.py``
+│   └── ``LimitError``          a problem that a variant does not support
 ├── ``DeviceError``             no such device, no memory left, a missing driver
 │   ├── ``CompileError``        a kernel that does not compile, with the compiler's message
 │   │   └── ``SharedMemoryError``  a kernel with more static shared memory than a block may have
@@ -35,7 +36,11 @@ class ShapeError(MiniDnnError, ValueError):
 
 
 class VariantError(MiniDnnError):
-    """A variant that does not exist, is broken, or refuses the shape."""
+    """A variant that does not exist, is broken, or does not support the problem."""
+
+
+class LimitError(VariantError):
+    """A problem that exceeds a limit of a variant, which may support a smaller one."""
 
 
 class DeviceError(MiniDnnError):

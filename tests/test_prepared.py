@@ -1,5 +1,6 @@
 """Calls that are prepared once for arrays on the device, here the emulator."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from sampling import chosen
 
 from mini_dnn.device import Device
-from mini_dnn.errors import DeviceError, VariantError
+from mini_dnn.errors import DeviceError, LimitError, VariantError
 from mini_dnn.ops import Arrays
 from mini_dnn.ops.conv2d import ConvShape
 from mini_dnn.ops.gemm import GemmShape
@@ -101,6 +102,15 @@ def test_parts_of_a_batch_that_does_not_fit(
     expected = run(variant, problem, arrays, quick_emulator, most=5).outputs
     found = call(prepared, arrays, quick_emulator)
     assert all(np.array_equal(found[key], expected[key]) for key in expected)
+
+
+def test_parts_of_a_batch_that_the_variant_refuses(quick_emulator: Device) -> None:
+    variant = replace(find("m1"), refuses=lambda s: "at most 4 images" if s.N > 4 else "")
+    arrays = variant.operation.inputs(SHAPE, 0)
+    found = call(ready(variant, SHAPE, quick_emulator), arrays, quick_emulator)
+    assert np.array_equal(found["y"], run(find("m1"), SHAPE, arrays, quick_emulator).y)
+    with pytest.raises(LimitError, match=r"does not support \(7, 2, 9, 8\).*: never"):
+        ready(replace(variant, refuses=lambda s: "never"), SHAPE, quick_emulator)
 
 
 def test_only_scratch_memory_counts(quick_emulator: Device, memory: Any) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -233,6 +234,18 @@ def test_one_slot_and_no_entries(network: Network, emulator: Device) -> None:
         assert resident.predict(images[:0]).shape == (0, 10)
     with pytest.raises(UsageError, match="slots is 0"):
         Resident(variant, LenetBatch(2), weights, emulator, slots=0)
+
+
+def test_weights_that_are_no_arrays_of_the_problem(network: Network, emulator: Device) -> None:
+    weights = {name: p.value for name, p in network.parameters().items()}
+    cases: list[tuple[Any, str]] = [
+        (list(weights.values()), r"weights are a list; expected a dictionary of the arrays {'conv1\.weight'"),
+        ({**weights, "fc2.bias": None}, r"needs the weights .*; found .*'fc2\.bias': None"),
+        ({**weights, "fc2.bias": [0.5] * 10}, r"fc2\.bias is float64, which float32 cannot hold exactly"),
+    ]
+    for wrong, message in cases:
+        with pytest.raises(ShapeError, match=message):
+            Resident(find_step("whole"), LenetBatch(2), wrong, emulator)
 
 
 def test_two_networks_at_once(network: Network, emulator: Device) -> None:

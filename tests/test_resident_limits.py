@@ -39,6 +39,12 @@ def test_a_small_device_has_smaller_batches(
         np.testing.assert_array_equal(resident.predict(images), expected)
 
 
+def test_a_variant_that_refuses_the_batch_has_smaller_ones(network: Network, device: Device) -> None:
+    variant = replace(find_step("whole"), refuses=lambda s: "at most 3 images" if s.N > 3 else "")
+    with closing(opened(network, variant, device, LenetBatch(20))) as resident:
+        assert resident.problem == LenetBatch(3)
+
+
 @pytest.mark.parametrize("step", STEPS)
 def test_a_batch_that_does_not_fit_is_cut(
     step: str, network: Network, device: Device, monkeypatch: pytest.MonkeyPatch

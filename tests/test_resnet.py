@@ -24,6 +24,7 @@ from mini_dnn.ops.compare import compare_all
 from mini_dnn.ops.conv2d_padded import PaddedShape
 from mini_dnn.ops.hints import hint
 from mini_dnn.ops.resnet import ResNetShape, pixels
+from mini_dnn.running.compute import best
 from mini_dnn.running.resident import Resident
 from mini_dnn.running.runner import run
 from mini_dnn.variant import Launch, RoundTrip, find, names
@@ -104,6 +105,19 @@ def test_arrays_that_are_no_problem() -> None:
         RESNET.of(images, *weights[:-1], weights[-1].astype(np.float64), blocks="1-1-1-1")
     with pytest.raises(ShapeError, match="widths is '8-x'; expected four numbers"):
         replace(SMALL, widths="8-x")
+
+
+@pytest.mark.parametrize(
+    ("N", "C", "R", "name"),
+    [
+        (1, 64, 127, "conv2d_padded/v3_wgmma"),
+        (1, 64, 128, "conv2d_padded/v2_wmma"),  # a tensor map has windows of at most 127 x 127
+        (2**20, 8, 127, "conv2d_padded/v2_wmma"),  # more than 2^31 pixels are computed in parts
+    ],
+)
+def test_the_best_convolution_for_a_problem(N: int, C: int, R: int, name: str, emulator: Device) -> None:
+    problem = PaddedShape(N, C, 200, 200, 64, R, dtype="fp16", layout="nhwc")
+    assert best(CONV, problem, emulator).name == name
 
 
 @pytest.mark.parametrize("op", ["conv2d_padded", "resnet"])

@@ -21,7 +21,9 @@ from mini_dnn.device.base import Graph
 from mini_dnn.errors import CompileError, DeviceError, LaunchError, ShapeError, UsageError, VariantError
 from mini_dnn.ops.compare import compare_all
 from mini_dnn.ops.conv2d import ConvShape
+from mini_dnn.ops.conv2d_padded import PaddedShape
 from mini_dnn.ops.lenet import LenetBatch
+from mini_dnn.ops.resnet_shape import ResNetShape
 from mini_dnn.running.parts import largest_part
 from mini_dnn.running.runner import Result, run
 from mini_dnn.running.timing import Timing
@@ -102,6 +104,15 @@ def test_refused_shape(tmp_path: Path, emulator: Device) -> None:
         convolve(X, np.ones((1, 1, 2, 1), np.float32), variant, emulator)
 
 
+def test_a_batch_that_a_variant_refuses_is_split(tmp_path: Path, device: Device) -> None:
+    """Like one that does not fit in memory. A limit of each image names the whole problem, as above."""
+    x = np.concatenate([X, X + 100, X + 200])[:5]
+    variant = copies(tmp_path, refuses=lambda s: "at most 2 images" if s.N > 2 else "")
+    result = convolve(x, ONE, variant, device)
+    assert result.steps == 3
+    assert np.array_equal(result.y, x)
+
+
 def plans(variant: Variant, problem: Any) -> Callable[[int], Planned]:
     return lambda n: planned(variant, problem.with_batch(n))
 
@@ -136,6 +147,27 @@ def test_largest_part_counts_bytes(dtype: str, itemsize: int) -> None:
         assert largest_part(plans(network, batch), batch, weights + images * (86 * 86 + 40)) == images
         free = weights + (images + 1) * (86 * 86 + 40) - 1
         assert largest_part(plans(network, batch), batch, free) == images
+
+
+@pytest.mark.parametrize(
+    ("name", "problem", "most"),
+    [
+        ("conv2d_padded/v1", PaddedShape(2**20, 8, 64, 64, 8, 3, padding=1), 2**19 - 1),
+        (
+            "conv2d_padded/v2",
+            PaddedShape(2**20, 8, 64, 64, 8, 3, padding=1, dtype="fp16", layout="nhwc"),
+            2**19 - 1,
+        ),
+        (
+            "networks/resnet18/v4",
+            ResNetShape(2**17, 224, 3, "small", "64-128-256-512", "2-2-2-2", 10, "fp16"),
+            42_799,
+        ),
+    ],
+)
+def test_largest_part_keeps_within_the_limits_of_a_variant(name: str, problem: Any, most: int) -> None:
+    """Pixels that are counted in ints, by the variant itself or by one that it calls."""
+    assert largest_part(plans(find(name), problem), problem, 10**15) == most
 
 
 def test_largest_part_keeps_within_the_grid() -> None:

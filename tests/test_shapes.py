@@ -46,6 +46,14 @@ def test_an_image_of_too_many_pixels() -> None:
         PaddedShape(1, 1, 46_340, 46_340, 1, 7, padding=6)
 
 
+def test_filters_of_too_many_weights() -> None:
+    ConvShape(1, 2**11, 32, 32, 2**10, 32, 32)
+    with pytest.raises(ShapeError, match=r"have 2,149,580,800 weights, .* some of the filters at a time"):
+        ConvShape(1, 2**11, 32, 32, 1025, 32, 32)
+    with pytest.raises(ShapeError, match=r"have 2,149,580,800 weights"):
+        PaddedShape(1, 2**11, 32, 32, 1025, 32)
+
+
 @pytest.mark.parametrize("dtype", [np.float16, np.uint8, np.int16, ">f4"])
 def test_exact_dtypes_are_converted(dtype: str) -> None:
     values = np.arange(24).reshape(2, 3, 2, 2).astype(dtype)

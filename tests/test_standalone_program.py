@@ -14,6 +14,7 @@ from take_home_helpers import GEMM, files_of, small
 from mini_dnn.device import Device
 from mini_dnn.device.clusters import CLUSTER_ARCH
 from mini_dnn.device.nvcc import find_nvcc
+from mini_dnn.errors import UsageError
 from mini_dnn.ops import Array
 from mini_dnn.ops.compare import wrong_elements
 from mini_dnn.ops.conv2d import ConvShape
@@ -75,6 +76,14 @@ class TestAnswers:
         rows = find("softmax/v1").operation
         entries = exercise(rows, rows.parse("1000,10"), "fp32").answers["y"]["at"] // 10
         assert (entries[0], entries[-1], len(np.unique(entries))) == (0, 999, 64)
+
+    def test_a_problem_that_needs_more_memory_than_is_free(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        problem = GEMM.parse("1000,1000,1000")
+        monkeypatch.setattr("mini_dnn.variant.answers.available_bytes", lambda: 32_000_000)
+        exercise(GEMM, problem, "fp32")
+        monkeypatch.setattr("mini_dnn.variant.answers.available_bytes", lambda: 31_000_000)
+        with pytest.raises(UsageError, match=r"need 0\.0 GB of host memory, and 0\.0 GB are free"):
+            exercise(GEMM, problem, "fp32")
 
     def test_values_are_uniform(self) -> None:
         values = drawn(Array((1000, 1000)), 1, Span(-2.0, 2.0)).ravel()
@@ -177,6 +186,21 @@ def test_nvcc_alone_builds_it(words: str, tmp_path: Path) -> None:
         done = subprocess.run([str(program)], cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 2
         assert re.match(r"harness\.cuh:\d+: cuda\w+\(.*\n  failed: .*CUDA", done.stderr)
+
+
+def test_make_builds_again_for_another_gpu(tmp_path: Path) -> None:
+    for name, content in files_of(find("m1"), small(find("m1"))).items():
+        (tmp_path / name).write_bytes(content)
+
+    def make(*arch: str) -> str:
+        command = ["make", "NVCC=touch main; echo", *arch]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+
+    assert "sm_90a" in make()
+    assert "up to date" in make()
+    assert "sm_80 " in make("ARCH=80")
+    assert "up to date" in make("ARCH=80")
+    assert "sm_90a" in make()
 
 
 CLUSTERED = """

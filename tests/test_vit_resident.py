@@ -74,6 +74,14 @@ def test_mistakes_lie_outside_of_the_bound() -> None:
     assert score_bound(PROBLEM, arrays, "fp32") < score_bound(PROBLEM, arrays, "fp16") / 100
 
 
+def test_a_probability_that_fp32_cannot_hold_is_right_as_zero() -> None:
+    arrays = dict(VIT.inputs(PROBLEM, 0))
+    arrays["head.bias"] = arrays["head.bias"] - np.float32(120) * (np.arange(PROBLEM.classes) == 0)
+    right, bound = VIT.answer(PROBLEM, arrays), VIT.bound(PROBLEM, arrays, "fp32")
+    assert 0 < right["probabilities"].min() < 1e-46
+    assert compare_all({"probabilities": right["probabilities"].astype(np.float32)}, right, bound).ok
+
+
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_network_that_stays_on_a_device(name: str, quick_emulator: Device) -> None:
     """Batches of other sizes than it was opened for, of one image and of more."""

@@ -218,6 +218,22 @@ def test_a_script_for_sbatch_by_hand(tmp_path: Path, cluster: Path) -> None:
     assert len(run(tmp_path, [7, 8, 9], executor="sbatch").results) == 3
 
 
+def test_flags_of_a_profile_are_the_same_in_both_ways(tmp_path: Path, cluster: Path) -> None:
+    file = tmp_path / "cluster.toml"
+    file.write_text(
+        '[sbatch]\nnice = 0\nexclusive = true\nrequeue = false\nmail_type = "END"\ncomment = ""\n'
+    )
+    expected = ["#SBATCH --comment=''", "#SBATCH --exclusive", "#SBATCH --mail-type=END", "#SBATCH --nice=0"]
+    for executor in ("slurm", "sbatch"):
+        run(tmp_path / executor, [7], read_profile(file, executor), executor)
+    (submitted,) = scripts(cluster)
+    (by_hand,) = (tmp_path / "sbatch" / "jobs").glob("*.sh")
+    for script in (submitted, by_hand.read_text()):
+        flags = [line for line in script.splitlines() if line.startswith("#SBATCH")]
+        assert set(expected) <= set(flags)
+        assert not any("requeue" in flag for flag in flags)
+
+
 def test_a_script_in_a_folder_with_a_space(tmp_path: Path) -> None:
     run(tmp_path / "a folder", [7], executor="sbatch")
     (script,) = (tmp_path / "a folder" / "jobs").glob("*.sh")

@@ -17,7 +17,7 @@ from mini_dnn.errors import ShapeError
 from mini_dnn.ops.compare import compare
 from mini_dnn.ops.conv2d_numpy import conv2d_bound, conv2d_float64, less_exact, mistakes_of
 from mini_dnn.ops.operation import Operation, Trial
-from mini_dnn.ops.problem import Array, Arrays, Problem, as_float32, check_pixels
+from mini_dnn.ops.problem import Array, Arrays, Problem, as_float32, check_pixels, check_weights
 
 PART_IMAGES = 250  # of an audit: limits its memory
 FEW = 4  # products in a sum, so that the rounding of operands is visible
@@ -51,6 +51,7 @@ class ConvShape(Problem):
                 "a valid convolution needs R <= H and S <= W: pad the image or use a smaller filter"
             )
         check_pixels(self.H, self.W)
+        check_weights(self.M, self.K)
 
     @classmethod
     def of(cls, x: np.ndarray, w: np.ndarray) -> ConvShape:

@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 
 from mini_dnn.errors import ShapeError
-from mini_dnn.ops.problem import TYPES, Array, Arrays, Problem, check_pixels
+from mini_dnn.ops.problem import TYPES, Array, Arrays, Problem, check_pixels, check_weights
 
 DTYPES, LAYOUTS = ("fp32", "fp16"), ("nchw", "nhwc")
 AXES = {"nchw": "nkpq", "nhwc": "npqk"}  # of the output
@@ -74,6 +74,7 @@ class PaddedShape(Problem):
                 f"{self.padding}; use a smaller filter or more padding"
             )
         check_pixels(max(self.H, self.P), max(self.W, self.Q))
+        check_weights(self.K, self.taps)
 
     @property
     def P(self) -> int:

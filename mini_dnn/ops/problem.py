@@ -18,6 +18,7 @@ Arrays = Mapping[str, np.ndarray]  # by the names of a problem's arrays
 TYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}  # short names, and NumPy's
 ROLES = ("in", "weight", "out")
 MOST_PIXELS = 2**31 - 2**16  # of an image in a convolution
+MOST_WEIGHTS = 2**31  # of all filters of a convolution: some kernels index them with an int
 
 
 @dataclass(frozen=True)
@@ -164,6 +165,15 @@ def check_pixels(H: int, W: int) -> None:
         raise ShapeError(
             f"an image of {H:,} x {W:,} has {H * W:,} pixels, and kernels count up to {MOST_PIXELS:,}: cut "
             "it into parts"
+        )
+
+
+def check_weights(filters: int, taps: int) -> None:
+    """Refuse filters whose weights an int cannot index."""
+    if filters * taps > MOST_WEIGHTS:
+        raise ShapeError(
+            f"{filters:,} filters of {taps:,} weights have {filters * taps:,} weights, and kernels index up "
+            f"to {MOST_WEIGHTS:,}: convolve with some of the filters at a time"
         )
 
 

@@ -12,9 +12,8 @@ import numpy as np
 from mini_dnn.errors import ShapeError
 from mini_dnn.nn.models.resnet import Convolution, ResNetSizes
 from mini_dnn.ops.conv2d_padded_shape import PaddedShape
+from mini_dnn.ops.images import PIXELS, check_batch, check_images, pixel_type
 from mini_dnn.ops.problem import Array, Arrays, Problem, exactly
-
-KINDS = {"fp32": "float32", "fp16": "float16", "uint8": "uint8"}  # of pixels
 
 
 @dataclass(frozen=True)
@@ -45,10 +44,7 @@ class ResNetShape(Problem):
     strides: str = "1-2-2-2"
 
     def __post_init__(self) -> None:
-        if self.N < 1:
-            raise ShapeError(f"a batch has one image or more; found N = {self.N}")
-        if self.dtype not in KINDS:
-            raise ShapeError(f"dtype is {self.dtype!r}; expected one of {', '.join(KINDS)}")
+        check_batch(self.N, self.dtype)
         self.sizes  # noqa: B018  (it refuses what does not fit together)
 
     @classmethod
@@ -62,8 +58,7 @@ class ResNetShape(Problem):
     @classmethod
     def of(cls, images: np.ndarray, sizes: ResNetSizes) -> ResNetShape:
         """The problem for images ``(N, channels, image, image)``."""
-        dtype = next((short for short, name in KINDS.items() if name == images.dtype.name), "fp32")
-        return cls.like(sizes, len(images), dtype)
+        return cls.like(sizes, len(images), pixel_type(images))
 
     @cached_property
     def sizes(self) -> ResNetSizes:
@@ -86,7 +81,7 @@ class ResNetShape(Problem):
             name: (self.channels,) for name in ("mean", "deviation") if self.dtype == "uint8"
         } | self.weights
         return {
-            "images": Array(shape, KINDS[self.dtype], axes="nchw"),
+            "images": Array(shape, PIXELS[self.dtype], axes="nchw"),
             **{name: Array(sides, role="weight", split=False) for name, sides in given.items()},
             "scores": Array((self.N, self.classes), role="out", axes="nk"),
         }
@@ -121,8 +116,8 @@ class ResNetShape(Problem):
         """The text that commands print: input, sizes of the network, and output."""
         side, blocks = self.image, sum(self.sizes.blocks)
         return (
-            f"({self.N},{self.channels},{side},{side}) {KINDS[self.dtype]}, {blocks} blocks of {self.widths} "
-            f"channels -> ({self.N},{self.classes})"
+            f"({self.N},{self.channels},{side},{side}) {PIXELS[self.dtype]}, {blocks} blocks of "
+            f"{self.widths} channels -> ({self.N},{self.classes})"
         )
 
 
@@ -156,11 +151,7 @@ def arrays_of(
         The arrays are not those of a residual network, or not of one for such images.
     """
     images = np.asarray(images)
-    if images.ndim != 4 or images.dtype.name not in KINDS.values() or images.shape[2] != images.shape[3]:
-        raise ShapeError(
-            f"images are {images.shape} {images.dtype}; expected (N, channels, side, side), one of "
-            f"{', '.join(KINDS.values())}"
-        )
+    check_images(images)
     first = 2 if images.dtype == np.uint8 else 0
     found = [np.shape(weight) for weight in weights]
     filters = [shape for shape in found[first:] if len(shape) == 4 and shape[2] > 1]
@@ -172,9 +163,17 @@ def arrays_of(
             f"arrays of a residual network of {blocks} blocks, in the order of mini_dnn.nn.models.resnet"
         )
     widths = "-".join(str(filters[start][0]) for start in starts)
-    stem, kind = "small" if filters[0][2] == 3 else "imagenet", images.dtype.name
-    dtype = next(short for short, name in KINDS.items() if name == kind)
-    sizes = (images.shape[2], images.shape[1], stem, widths, blocks, found[-2][0], dtype, strides)
+    stem = "small" if filters[0][2] == 3 else "imagenet"
+    sizes = (
+        images.shape[2],
+        images.shape[1],
+        stem,
+        widths,
+        blocks,
+        found[-2][0],
+        pixel_type(images),
+        strides,
+    )
     problem = ResNetShape(len(images), *sizes)
     named = problem.named("weight")
     if found != [array.shape for array in named.values()]:

@@ -13,10 +13,10 @@ from mini_dnn.nn.models import vit
 from mini_dnn.nn.network import Network
 from mini_dnn.ops.attention import AttentionShape
 from mini_dnn.ops.compare import CONFIDENCE, ROUND_OFF
+from mini_dnn.ops.images import PIXELS, check_batch, check_images, pixel_type
 from mini_dnn.ops.operation import Operation
 from mini_dnn.ops.problem import Array, Arrays, Problem, exactly
 
-KINDS = {"fp32": "float32", "fp16": "float16", "uint8": "uint8"}  # of pixels
 ROUNDINGS = 8  # of a token in a block: what two norms, four products, attention and GELU leave
 SPREAD = 0.3  # standard deviation of what is drawn for biases, class token and positions
 
@@ -47,17 +47,13 @@ class VitShape(Problem):
     dtype: str = "fp32"
 
     def __post_init__(self) -> None:
-        if self.N < 1:
-            raise ShapeError(f"a batch has one image or more; found N = {self.N}")
-        if self.dtype not in KINDS:
-            raise ShapeError(f"dtype is {self.dtype!r}; expected one of {', '.join(KINDS)}")
+        check_batch(self.N, self.dtype)
         self.sizes  # noqa: B018  (it refuses what does not fit together)
 
     @classmethod
     def of(cls, images: np.ndarray, sizes: vit.VitSizes) -> VitShape:
         """The problem for images ``(N, channels, side, side)``."""
-        dtype = next((short for short, name in KINDS.items() if name == images.dtype.name), "fp32")
-        return cls(len(images), **vars(sizes), dtype=dtype)
+        return cls(len(images), **vars(sizes), dtype=pixel_type(images))
 
     @property
     def sizes(self) -> vit.VitSizes:
@@ -107,7 +103,7 @@ class VitShape(Problem):
         """Images, trained arrays, probabilities."""
         shape = (self.N, self.channels, self.image, self.image)
         return {
-            "images": Array(shape, KINDS[self.dtype], axes="nchw"),
+            "images": Array(shape, PIXELS[self.dtype], axes="nchw"),
             **{name: Array(shape, role="weight", split=False) for name, shape in self.weights.items()},
             "probabilities": Array((self.N, self.classes), role="out", axes="nk"),
         }
@@ -136,8 +132,8 @@ class VitShape(Problem):
         """The text that commands print: input, sizes of the network, and output."""
         side = self.image
         return (
-            f"({self.N},{self.channels},{side},{side}) {KINDS[self.dtype]}, {self.T} tokens of {self.width}, "
-            f"{self.depth} blocks of {self.heads} heads -> ({self.N},{self.classes})"
+            f"({self.N},{self.channels},{side},{side}) {PIXELS[self.dtype]}, {self.T} tokens of "
+            f"{self.width}, {self.depth} blocks of {self.heads} heads -> ({self.N},{self.classes})"
         )
 
 
@@ -165,12 +161,7 @@ def arrays_of(images: np.ndarray, *weights: np.ndarray, heads: int) -> tuple[Vit
         The arrays are not those of a transformer, or not of one for such images.
     """
     images = np.asarray(images)
-    is_square = images.ndim == 4 and images.shape[1] > 0 and images.shape[2] == images.shape[3]
-    if not is_square or images.dtype.name not in KINDS.values():
-        raise ShapeError(
-            f"images are {images.shape} {images.dtype}; expected (N, channels, side, side), one of "
-            f"{', '.join(KINDS.values())}"
-        )
+    check_images(images)
     found = [np.shape(weight) for weight in weights]
     depth, rest = divmod(len(found) - 8, 12)
     if depth < 1 or rest or any(len(found[i]) != 2 or not found[i][0] for i in (0, 3, 12, -2)):
@@ -182,8 +173,7 @@ def arrays_of(images: np.ndarray, *weights: np.ndarray, heads: int) -> tuple[Vit
     channels = images.shape[1]
     sizes = {"image": images.shape[2], "patch": round((pixels / channels) ** 0.5), "channels": channels}
     sizes |= {"width": width, "depth": depth, "heads": heads, "mlp_ratio": found[12][0] // width}
-    names = {short for short, name in KINDS.items() if name == images.dtype.name}
-    problem = VitShape(len(images), **sizes, classes=found[-2][0], dtype=names.pop())
+    problem = VitShape(len(images), **sizes, classes=found[-2][0], dtype=pixel_type(images))
     if found != list(problem.weights.values()):
         raise ShapeError(f"weights have the shapes {found}; expected {problem.weights}")
     trained = {name: exactly(name, w, "float32") for name, w in zip(problem.weights, weights, strict=True)}
@@ -219,9 +209,12 @@ def score_bound(problem: VitShape, arrays: Arrays, precision: str) -> float:
 
 
 def bound(problem: VitShape, arrays: Arrays, precision: str) -> Arrays:
-    """A probability is off by twice as much of itself as scores are: see `score_bound`."""
-    right = answer(problem, arrays)["probabilities"]
-    return {"probabilities": right * np.expm1(2 * score_bound(problem, arrays, precision))}
+    """A probability is off by twice as much of itself as scores are: see `score_bound`.
+
+    Below the normal range of fp32, it may also be zero.
+    """
+    off = answer(problem, arrays)["probabilities"] * np.expm1(2 * score_bound(problem, arrays, precision))
+    return {"probabilities": off + np.finfo(np.float32).tiny}
 
 
 def draw(problem: VitShape, rng: np.random.Generator) -> Arrays:
@@ -237,7 +230,7 @@ def draw(problem: VitShape, rng: np.random.Generator) -> Arrays:
             value += 1
     weights["head.weight"] *= 3
     if problem.dtype != "uint8":
-        return {"images": (images / np.float32(255)).astype(KINDS[problem.dtype]), **weights}
+        return {"images": (images / np.float32(255)).astype(PIXELS[problem.dtype]), **weights}
     return {"images": images, **weights}
 
 

@@ -154,7 +154,7 @@ def sources(given: Sequence[str], listed: str | None, recipe: Recipe) -> Sources
         Files of pictures, folders, ``.tar`` archives, ``.npy`` and HDF5 files of pixels, and ``-``: a picture
         from standard input.
     listed
-        A file with more of them, one a line; ``-`` for standard input.
+        A file with more of them, one per line; ``-`` for standard input.
     recipe
         The preprocessing by which the pixels of a file were created.
 

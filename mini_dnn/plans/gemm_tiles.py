@@ -126,7 +126,7 @@ class Tile:
         loads = lines * LINE * (ALONE + (1 - ALONE) * busy) * split
         products = self.rows * self.columns * TILE_K / 2048
         width = self.rows if self.kind in (SINGLE, ROUNDS) else self.columns  # of the instruction
-        shared = products * (64 + 4096 / width) / 128 + self.rows + self.columns  # 128 bytes a clock
+        shared = products * (64 + 4096 / width) / 128 + self.rows + self.columns  # 128 bytes per clock
         # as long as the longest of the three, and longer if others take about the same time
         longest = sum(clocks**6 for clocks in (products * PRODUCT, shared * SHARED, loads)) ** (1 / 6)
         sums = self.rows * self.columns * beside

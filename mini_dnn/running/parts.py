@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mini_dnn.device.base import GRID_LIMIT
-from mini_dnn.errors import DeviceError, ShapeError
+from mini_dnn.errors import DeviceError, LimitError, ShapeError
 from mini_dnn.ops import Arrays
 from mini_dnn.variant import Planned, ceil_div
 
@@ -25,7 +25,7 @@ def largest_part(
     most: int | None = None,
     scratch_alone: bool = False,
 ) -> int:
-    """The largest number of entries for which one part fits in the device's memory.
+    """The largest number of entries for which one part fits in the device's memory and the plan's limits.
 
     Parameters
     ----------
@@ -42,11 +42,26 @@ def largest_part(
     ------
     DeviceError
         Not even one entry fits.
+    LimitError
+        The variant does not support the problem, not even for one entry.
     """
+    refusal: LimitError | None = None  # the first one, which is about the largest part
+
+    def fits(n: int) -> bool:
+        nonlocal refusal
+        try:
+            return plan(n).fits(free, scratch_alone)
+        except LimitError as error:
+            refusal = refusal or error
+            return False
+
     high = min(problem.batch, most or problem.batch)
-    if plan(high).fits(free, scratch_alone):
+    if fits(high):
         return high
-    one = plan(1)
+    try:
+        one = plan(1)
+    except LimitError as error:
+        raise refusal or error from None
     if not one.fits(free, scratch_alone):
         needed = one.scratch_bytes if scratch_alone else one.nbytes
         raise DeviceError(
@@ -57,7 +72,7 @@ def largest_part(
     low = 1  # fits, and high does not
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if plan(middle).fits(free, scratch_alone) else (low, middle)
+        low, high = (middle, high) if fits(middle) else (low, middle)
     return low
 
 

@@ -141,7 +141,7 @@ class Prepared:
     def _sizes(self) -> list[int]:
         """The entries of each part of the batch: all of them, if scratch memory and grids allow it."""
         batch, free = self.problem.batch, self._device.free_bytes()
-        if self._plan(batch).fits(free, scratch_alone=True):
+        if largest_part(self._plan, self.problem, free, scratch_alone=True) == batch:
             return [batch]
         free //= 2  # the last part may be smaller, and has scratch memory of its own
         size = largest_part(self._plan, self.problem, free, scratch_alone=True)

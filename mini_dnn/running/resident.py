@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from itertools import cycle
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 from mini_dnn.device.base import Device
 from mini_dnn.errors import ShapeError, UsageError, VariantError
 from mini_dnn.ops import Arrays
+from mini_dnn.ops.problem import exactly
 from mini_dnn.running.execute import Execution
 from mini_dnn.running.parts import largest_part
 from mini_dnn.running.runner import Progress, check_runnable
@@ -105,7 +106,7 @@ class Resident:
     problem
         The largest batch at a time, and its sizes. If the device has too little memory, batches are smaller.
     weights
-        The arrays with the role "weight", by name.
+        The arrays with the role "weight", by name, in types whose numbers those of the problem can hold.
     device
         The device that computes.
     use_graph
@@ -138,10 +139,14 @@ class Resident:
         check_runnable(variant, device)
         _ends(problem)
         expected = {name: array.shape for name, array in problem.named("weight").items()}
-        found = {name: value.shape for name, value in weights.items()}
+        if not isinstance(weights, Mapping):
+            raise ShapeError(
+                f"weights are a {type(weights).__name__}; expected a dictionary of the arrays {expected}"
+            )
+        found = {name: None if value is None else np.shape(value) for name, value in weights.items()}
         if found != expected:
             raise ShapeError(f"{variant.name} needs the weights {expected}; found {found}")
-        weights = {name: np.ascontiguousarray(v, problem.arrays[name].dtype) for name, v in weights.items()}
+        weights = {name: exactly(name, v, problem.arrays[name].dtype) for name, v in weights.items()}
 
         def plan(n: int) -> Planned:
             return variant.planned(problem.with_batch(n), device.max_shared_bytes)

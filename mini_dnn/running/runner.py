@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mini_dnn.device.base import Device, Module
-from mini_dnn.errors import DeviceError, UsageError, VariantError
+from mini_dnn.errors import DeviceError, LimitError, UsageError
 from mini_dnn.ops import Arrays
 from mini_dnn.progress import SILENCE_S, running
 from mini_dnn.running.execute import Execution, compile_others
@@ -79,10 +79,9 @@ def run(
     ShapeError, VariantError, DeviceError
         See `mini_dnn.errors`.
     """
-    limit = variant.limit_for(problem)
-    if limit:
-        raise VariantError(f"{variant.name} does not support {problem}: {limit}")
     if variant.host is not None:
+        if limit := variant.limit_for(problem):
+            raise LimitError(f"{variant.name} does not support {problem}: {limit}")
         return _run_host(variant, problem, arrays, timing, most or problem.batch, progress)
     if device is None:
         raise UsageError(f"{variant.name} has kernels and needs a device; pass device='auto', or an open one")

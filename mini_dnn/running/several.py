@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from mini_dnn.device import Device
-from mini_dnn.errors import DeviceError, UsageError, VariantError
+from mini_dnn.errors import DeviceError, LimitError, UsageError
 from mini_dnn.ops import Arrays
 from mini_dnn.ops.problem import Share
 from mini_dnn.running.execute import Execution
@@ -135,7 +135,7 @@ def run_on_several(
 def _prepared(variant: Variant, device: Device, share: Share, name: str) -> _Member:
     """Compile, and allocate buffers."""
     if limit := variant.limit_for(share.problem):
-        raise VariantError(f"{variant.name} does not support {share.problem}, a part of the problem: {limit}")
+        raise LimitError(f"{variant.name} does not support {share.problem}, a part of the problem: {limit}")
     check_runnable(variant, device)
     planned = variant.planned(share.problem, device.max_shared_bytes)
     if planned.copies_itself:

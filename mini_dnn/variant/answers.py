@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 
+from mini_dnn.device.host_memory import available_bytes
 from mini_dnn.errors import UsageError
 from mini_dnn.ops import Array, Arrays, Operation
 from mini_dnn.ops.compare import largest
@@ -20,6 +22,7 @@ ANSWER = np.dtype([("at", "<u8"), ("expected", "<f8"), ("bound", "<f8")])
 FACTORS = (0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93)
 SEQUENCE_BITS = 40  # bits of an index, below the number of its sequence
 BITS = 24  # of a value: as many as a float has
+DRAWN_BYTES = 24  # of host memory for each element of an array while its values are drawn
 
 
 @dataclass(frozen=True)
@@ -83,10 +86,11 @@ def exercise(operation: Operation, problem: Any, precision: str) -> Exercise:
     Raises
     ------
     UsageError
-        An input has a type for which no values can be drawn.
+        An input has a type for which no values can be drawn, or the arrays need more memory than is free.
     """
     entries = np.unique(np.linspace(0, problem.batch - 1, ENTRIES).astype(np.int64))
     cut = problem.with_batch(len(entries))
+    _check_memory(cut)
     ordinary = operation.inputs(cut, seed=0)
     given = problem.named("in", "weight")
     spans = {name: _span(name, array.without_gap(ordinary[name])) for name, array in given.items()}
@@ -95,6 +99,17 @@ def exercise(operation: Operation, problem: Any, precision: str) -> Exercise:
         for sequence, (name, array) in enumerate(given.items(), 1)
     }
     return Exercise(spans, _answers(operation, problem, entries, arrays, precision))
+
+
+def _check_memory(problem: Any) -> None:
+    """Refuse a problem that needs more host memory than is free, because Linux would kill the process."""
+    kept = sum(array.nbytes for array in problem.named("in", "weight").values())
+    needed = kept + DRAWN_BYTES * max(prod(array.shape) for array in problem.arrays.values())
+    if needed > (free := available_bytes()):
+        raise UsageError(
+            f"the answers for {problem} need {needed / 1e9:.1f} GB of host memory, and {free / 1e9:.1f} GB "
+            "are free; use a smaller problem, or a machine with more memory"
+        )
 
 
 def _answers(

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import index
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mini_dnn.device.base import GRID_LIMIT
+from mini_dnn.errors import VariantError
 from mini_dnn.ops import Array
-from mini_dnn.variant.plan import Code, CopyIn, CopyOut, Launch, Step, TensorMap
+from mini_dnn.variant.plan import Code, CopyIn, CopyOut, Launch, Step, TensorMap, WrittenStep
 
 
 @dataclass(frozen=True)
@@ -100,3 +104,25 @@ class Planned:
         grids = [launch.grid for launch in self.launches]
         within = all(g <= limit for grid in grids for g, limit in zip(grid, GRID_LIMIT, strict=False))
         return within and (self.scratch_bytes if scratch_alone else self.nbytes) <= free_bytes
+
+
+def fault_of_maps(steps: Iterable[WrittenStep], arrays: Mapping[str, Array]) -> str:
+    """The reason why a tensor map of the steps cannot be created for these arrays; empty if all can."""
+    launches = (step for step in steps if isinstance(step, Launch))
+    for map_ in (arg for launch in launches for arg in launch.args if isinstance(arg, TensorMap)):
+        array = arrays[map_.buffer]
+        try:
+            map_.geometry(array.shape, array.dtype, array.nbytes)
+        except VariantError as error:
+            return str(error)
+    return ""
+
+
+def scratch_array(value: Any) -> Array:
+    """Convert a value of ``variant.py`` to a scratch buffer."""
+    array = value if isinstance(value, Array) else Array(tuple(value))
+    np.dtype(array.dtype)  # TypeError if there is no such type
+    array = replace(array, shape=tuple(map(index, array.shape)))
+    if min(array.shape, default=1) < 1:
+        raise ValueError("an axis without elements")
+    return array

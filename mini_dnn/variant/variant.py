@@ -12,12 +12,12 @@ import numpy as np
 
 from mini_dnn import ops
 from mini_dnn.device.clusters import CLUSTER_ARCH
-from mini_dnn.errors import VariantError, where
+from mini_dnn.errors import LimitError, VariantError, where
 from mini_dnn.ops import Array, Arrays, Operation
 from mini_dnn.ops.compare import PRECISIONS
 from mini_dnn.variant.calls import with_calls, without_calls
 from mini_dnn.variant.plan import Call, Launch, WrittenStep
-from mini_dnn.variant.planned import Planned
+from mini_dnn.variant.planned import Planned, fault_of_maps, scratch_array
 from mini_dnn.variant.step_fields import check_step
 
 COMPUTE_TYPES = ("", *PRECISIONS, "3xtf32", "3xfp16")
@@ -74,7 +74,7 @@ class Variant:
         The oldest compute capability that compiles the kernel, times ten: 75 is sm_75.
     refuses
         Returns a text that names the limit that a problem exceeds, or an empty string if the variant supports
-        the problem.
+        the problem. A batch that is refused is computed in parts if the variant supports a smaller one.
     host
         Instead of a plan: a NumPy function of the problem's inputs, in their order.
     needs_gpu
@@ -136,6 +136,11 @@ class Variant:
             )
         return limit or ""
 
+    def limit_of_maps(self, problem: Any) -> str:
+        """The reason why a tensor map of the plan's own launches cannot exist; empty if all can."""
+        steps = self._steps("plan", self.plan, problem)
+        return fault_of_maps(steps, {**problem.arrays, **self._scratch(problem)})
+
     def planned(self, problem: Any, max_shared_bytes: int) -> Planned:
         """The plan for a problem, on a device whose blocks may have this much shared memory.
 
@@ -145,13 +150,14 @@ class Variant:
 
         Raises
         ------
+        LimitError
+            The variant, or one that its plan calls, refuses the problem.
         VariantError
-            The variant refuses the problem, or one of its functions fails or returns an invalid value; the
-            message names the line.
+            One of its functions fails or returns an invalid value; the message names the line.
         """
         limit = self.limit_for(problem)
         if limit:
-            raise VariantError(f"{self.name} does not support {problem}: {limit}")
+            raise LimitError(f"{self.name} does not support {problem}: {limit}")
         steps = self._steps("plan", self.plan, problem)
         variant = self
         if self.compact is not None:
@@ -243,7 +249,7 @@ class Variant:
     def _scratch(self, problem: Any) -> dict[str, Array]:
         given = self._call("scratch", self.scratch, problem)
         try:
-            found = {str(name): _array(value) for name, value in dict(given).items()}
+            found = {str(name): scratch_array(value) for name, value in dict(given).items()}
         except (TypeError, ValueError) as error:
             raise VariantError(
                 f"{self.name}: scratch returned {given!r}; expected names with shapes of integers of 1 "
@@ -284,13 +290,3 @@ class Variant:
         except (Exception, SystemExit) as error:
             file = self.folder / "variant.py"
             raise VariantError(f"{self.name}: {what} of {file} fails: {where(error, file)}") from error
-
-
-def _array(value: Any) -> Array:
-    """Convert a value of ``variant.py`` to a scratch buffer."""
-    array = value if isinstance(value, Array) else Array(tuple(value))
-    np.dtype(array.dtype)  # TypeError if there is no such type
-    array = replace(array, shape=tuple(map(index, array.shape)))
-    if min(array.shape, default=1) < 1:
-        raise ValueError("an axis without elements")
-    return array

@@ -145,5 +145,7 @@ def _commands(given: object) -> tuple[str, ...]:
 
 def _flags(given: object) -> dict[str, str | int | bool]:
     if not isinstance(given, dict) or not all(isinstance(value, str | int) for value in given.values()):
-        raise UsageError(f"[sbatch] is {given!r}; expected flags with a text, a whole number or true each")
-    return given
+        raise UsageError(
+            f"[sbatch] is {given!r}; expected flags with a text, a whole number, true or false each"
+        )
+    return {key: value for key, value in given.items() if value is not False}  # a flag that is not set

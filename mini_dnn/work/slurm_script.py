@@ -30,10 +30,11 @@ def write_script(profile: Profile, folder: Path, chunks: Sequence[str]) -> Path:
         "mem": f"{round(profile.memory_gb * 1024)}M",
         "time": profile.minutes,
         "output": f"{folder.resolve()}/logs/%A_%a.out",
-        **profile.sbatch,
     }
+    given = {key: value for key, value in flags.items() if value}
+    given |= {key.replace("_", "-"): value for key, value in profile.sbatch.items()}  # as submitit does
     python = [sys.executable, "-m", "mini_dnn.work", str(folder.resolve()), str(listed)]
-    lines = ["#!/bin/bash", *(f"#SBATCH {_flag(key, value)}" for key, value in flags.items() if value)]
+    lines = ["#!/bin/bash", *(f"#SBATCH {_flag(key, value)}" for key, value in given.items())]
     lines += [*profile.setup, f'exec {shlex.join(python)} "$SLURM_ARRAY_TASK_ID"']
     script = folder / f"{name}.sh"
     write_atomically(script, ("\n".join(lines) + "\n").encode(), mode=0o700)

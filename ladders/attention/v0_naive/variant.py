@@ -1,4 +1,4 @@
-"""attention/v0_naive: one thread an element of o."""
+"""attention/v0_naive: one thread per element of o."""
 
 import numpy as np
 

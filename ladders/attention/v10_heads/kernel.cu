@@ -19,7 +19,8 @@
 //           head when the keys of the one before have come. The last product of 200 keys with values takes 16 keys. The
 //           powers of the last 8 are 0, but shared memory behind the values may hold NaN, so the descriptor of that
 //           product continues at zeros. Of the registers that a tile has, 149 of 152 are used: with parts of 112 and 88
-//           keys the compiler serialises the products (ptxas reports C7512).
+//           keys the compiler serialises the products (ptxas reports C7512). A warp replaces its rows of queries by
+//           results under the same assumption about its part of a product as in attention/v9_final.
 // Source    J. Shah et al., "FlashAttention-3", arXiv:2407.08608; PTX ISA, "wgmma".
 #include "few.cuh"
 

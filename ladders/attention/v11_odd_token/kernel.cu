@@ -21,10 +21,11 @@
 //           multiprocessor three quarters of an item.
 // Limits    halves; sm_90a; 64 numbers, a positive scale, no mask, 385 or more tokens: 64 n + 1, where n is a multiple
 //           of three, or one more if splitting a tile makes the busiest block faster. For others, it calls v10_heads.
-// Hazards   As attention/v9_final. A warpgroup takes its turn even if it has no block of a split tile left and the
-//           others have one. Results of a split tile pass through places of absent queries. The product with the odd
-//           key is a group of its own: beside the first scores, its sums make the compiler serialise all products
-//           (ptxas reports C7511). mbarrier_try_wait may sleep: no early test uses it.
+// Hazards   As attention/v9_final, also for the rows of queries that a warp replaces. A warpgroup takes its turn even
+//           if it has no block of a split tile left and the others have one. Results of a split tile pass through
+//           places of absent queries. The product with the odd key is a group of its own: beside the first scores, its
+//           sums make the compiler serialise all products (ptxas reports C7511). mbarrier_try_wait may sleep: no early
+//           test uses it.
 // Source    J. Shah et al., "FlashAttention-3", arXiv:2407.08608; PTX ISA, "wgmma", "mma.sync".
 #include "attend.cuh"
 #include "odd_rows.cuh"

@@ -1,4 +1,4 @@
-"""attention/v1_shared: tiles of q, k and v in shared memory, 16 queries a block."""
+"""attention/v1_shared: tiles of q, k and v in shared memory, 16 queries per block."""
 
 import numpy as np
 

@@ -6,7 +6,7 @@ from mini_dnn.ops.attention import AttentionShape
 from mini_dnn.variant import Launch, Variant, ceil_div
 
 ROWS = 16  # queries of a block
-KEYS = 64  # keys in shared memory at a time: 16 a warp
+KEYS = 64  # keys in shared memory at a time: 16 per warp
 THREADS = 128
 
 

@@ -1,11 +1,11 @@
-"""attention/v5_rows: 128 queries a block, 16 a warp."""
+"""attention/v5_rows: 128 queries per block, 16 per warp."""
 
 import numpy as np
 
 from mini_dnn.ops.attention import AttentionShape
 from mini_dnn.variant import Launch, Variant, ceil_div
 
-ROWS = 128  # queries of a block: 16 a warp
+ROWS = 128  # queries of a block: 16 per warp
 KEYS = 32  # keys in shared memory at a time
 THREADS = 256
 

@@ -26,7 +26,11 @@
 //           first products of this one. A branch between the products of a group makes the compiler serialise them
 //           (ptxas reports C7510 to C7519). Too few registers have the same effect, so blocks are shorter if a tail
 //           needs registers. A slot of queries is free when the results that replaced them have been read from it. A
-//           hidden score times a negative scale must also become -inf.
+//           warp replaces its 16 rows of queries after its own wait, while other warps of its warpgroup may still wait
+//           for the same products. It relies on the fact that each warp's part of a product reads only its own 16 rows
+//           of the first operand. This is how an H100 and an H200 work, but PTX does not promise it; a barrier of the
+//           warpgroup before the results are written would make it safe. A hidden score times a negative scale must
+//           also become -inf.
 // Source    J. Shah et al., "FlashAttention-3", arXiv:2407.08608; PTX ISA, "wgmma", "setmaxnreg", "movmatrix".
 #include "roles.cuh"
 

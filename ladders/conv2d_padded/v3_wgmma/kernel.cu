@@ -16,7 +16,8 @@
 //           so layers of 64 channels are bound by L2.
 // Gain      over conv2d_padded/v2_wmma: a factor of 4 and more, because products run while the next pixels are loaded,
 //           and no thread computes positions.
-// Limits    sm_90a, halves, layout nhwc; C and K are multiples of 64, the stride at most 8.
+// Limits    sm_90a, halves, layout nhwc; C and K are multiples of 64, the stride is at most 8 and R at most 127, which
+//           are the limits of a tensor map.
 // Hazards   A stage is filled again when every warp has read it. The residual is loaded to the memory from which sums
 //           are stored, so it may be requested only after the previous tile has been stored; y may be the same array.
 //           Weights and bias are read before the previous kernel has ended, so it must not write them. A block of a

@@ -1,4 +1,4 @@
-"""gemm/v0_naive: one thread an element of c."""
+"""gemm/v0_naive: one thread per element of c."""
 
 import numpy as np
 

@@ -19,8 +19,8 @@
 //           warp produces; then a thread for four columns. Columns: a block for 64 of them, and up to 8 blocks of a
 //           cluster for their k.
 // Roofline  m = n = k = 256: 0.4 MB, 0.0001 ms; a product of one tile and 8 of k takes 0.0017 ms. 512 x 512 x 8192: 4.3
-//           GFLOP, 0.005 ms at 990 TFLOP/s. Each of 128 blocks takes in 786 KB, 0.008 ms at 55 bytes a clock, and 4 MB
-//           of sums are written and read. 3383 x 561 x 25: 4 MB, 0.0012 ms at 3.35 TB/s. 3 x 2308 x 3118: 14 MB,
+//           GFLOP, 0.005 ms at 990 TFLOP/s. Each of 128 blocks takes in 786 KB, 0.008 ms at 55 bytes per clock, and 4
+//           MB of sums are written and read. 3383 x 561 x 25: 4 MB, 0.0012 ms at 3.35 TB/s. 3 x 2308 x 3118: 14 MB,
 //           0.0043 ms.
 // Gain      over gemm/v8_final, in us on an H100, expected and measured: 128, 2.44 to 2.1 and 1.95, because each of 64
 //           blocks loads 8 KB, and not each of 4 blocks 32 KB; 256, 2.73 to 2.3 and 2.35. 512 x 512 x 8192: 15.8 to 12

@@ -22,7 +22,7 @@ SMALL, ANYWHERE, LONG, OTHER = range(4)  # kinds of tiles; OTHER: one of `OTHERS
 
 # One H100 or H200, as in gemm/v8_final.
 AT_ONCE = {1: 132, 2: 66, 4: 30}  # clusters of so many blocks
-FMA_CLOCK = 2048  # products and sums a clock of a multiprocessor's tensor cores
+FMA_CLOCK = 2048  # products and sums per clock of a multiprocessor's tensor cores
 BYTES_CLOCK = 55  # that a multiprocessor takes in from L2
 MEMORY_BYTES_CLOCK = 1600  # read and written in memory
 ODD_BYTES_CLOCK = 700  # of c, if its rows start anywhere

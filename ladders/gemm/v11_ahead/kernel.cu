@@ -29,7 +29,7 @@
 // Roofline  m = n = k = 512: 0.27 GFLOP, 0.0003 ms at 990 TFLOP/s. A block loads 64 KB of b before the wait, and 32 KB
 //           of a after it: 500 clocks. With 700 until the first of them are there, 1,000 of products, 500 until c is
 //           stored, and 1,600 from there to the next wait: 4,300 clocks, 0.0022 ms at 1.98 GHz. 275 x 880 x 3840: 1.9
-//           GFLOP, 0.0019 ms; 84 blocks load 600 KB each, 0.0050 ms at 60 bytes a clock. 2048: 17 GFLOP, 0.0174 ms;
+//           GFLOP, 0.0019 ms; 84 blocks load 600 KB each, 0.0050 ms at 60 bytes per clock. 2048: 17 GFLOP, 0.0174 ms;
 //           32,800 clocks of products, 2,000 until the first of them, 2,000 until the second half of c is stored, and
 //           2,400 to the next kernel: 0.0238 ms at 1.65 GHz, to which power lowers the clock.
 // Gain      over gemm/v10_small launched early, in a chain of dependent products on an H200, expected and measured in

@@ -1,4 +1,4 @@
-"""gemm/v1_coalesced: one thread an element of c, a warp along a row."""
+"""gemm/v1_coalesced: one thread per element of c, a warp along a row."""
 
 import numpy as np
 

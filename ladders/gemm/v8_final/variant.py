@@ -17,10 +17,10 @@ COPIERS = 256  # threads of a block that copies lines, or multiplies by a vector
 COPIED = 4  # units that a thread of those has on their way
 DIRECT, BY_TENSOR, BY_ROWS = range(3)  # how c goes out
 
-# One H100 or H200; a block a multiprocessor, as each takes nearly all shared memory. A cluster lies within a
-# GPC, into which not every number of blocks fits.
+# One H100 or H200. There is one block per multiprocessor, as each takes nearly all shared memory. A cluster
+# lies within a GPC, into which not every number of blocks fits.
 AT_ONCE = {1: 132, 2: 66, 4: 30}
-FMA_CLOCK = 2048  # products and sums a clock of a multiprocessor's tensor cores
+FMA_CLOCK = 2048  # products and sums per clock of a multiprocessor's tensor cores
 BYTES_CLOCK = 55  # that a multiprocessor takes in from L2
 START_CLOCKS = 4350  # launch, first loads, last stores: what a product of 64 k takes
 STORE_CLOCK = 16  # elements of c that leave a multiprocessor in a clock

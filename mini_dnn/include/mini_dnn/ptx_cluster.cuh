@@ -50,8 +50,10 @@ __device__ __forceinline__ unsigned any_shared_address(const void* p) {
 __device__ __forceinline__ void fence_mbarrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
-// Arrives at the mbarrier at the same place in block `rank`. It is relaxed: it can announce that this thread has read
-// something, but not that it has written something, because a release would be a fence of the whole GPU.
+// Arrives at the mbarrier at the same place in block `rank`. It is relaxed, because a release would be a fence of the
+// whole GPU. It must not announce that this thread has written something. It may announce that products or the copy
+// engine have read something, after the wait for them. The memory model does not order the thread's own plain loads
+// before it: use their values first, because hardware needs a loaded value before it can use it.
 __device__ __forceinline__ void mbarrier_arrive_cluster(mbarrier* barrier, unsigned rank) {
   asm volatile(
       "{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; mbarrier.arrive.relaxed.cluster.shared::cluster.b64 "

@@ -25,8 +25,7 @@ inline void check(cudaError_t status, const char* call, const char* file, int li
   if (status == cudaSuccess) return;
   std::fprintf(stderr, "%s:%d: %s\n  failed: %s\n", file, line, call, cudaGetErrorString(status));
   if (status == cudaErrorNoKernelImageForDevice)
-    std::fprintf(stderr,
-                 "  It was built for another GPU. Try: make clean && make ARCH=89 for compute capability 8.9\n");
+    std::fprintf(stderr, "  It was built for another GPU. Try: make ARCH=89 for compute capability 8.9\n");
   std::exit(2);
 }
 

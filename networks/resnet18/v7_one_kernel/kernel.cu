@@ -23,9 +23,12 @@
 // Hazards   Plain stores are ordered before a flag by a fence of the GPU, and before reads of the copy engine by a
 //           fence between proxies, on both sides. Each thread that reads a residual checks its flags itself. A block
 //           without a tile may not run ahead, because it would arrive twice in one phase of the mbarrier that counts
-//           readers. Phases are identified by parity, so no lane may still wait for a phase when the next one ends. The
-//           last block clears the flags for the next launch. If a flag is not released, blocks wait for ever, which
-//           `check` reports as endless. A flag without its fence is reported as a race (tests/test_resnet_flags.py).
+//           readers. Those arrivals are relaxed, and the memory model does not order plain loads of sums before them.
+//           The loads are complete nevertheless, because the sums have been added and written; an arrival with release
+//           would not depend on that. Phases are identified by parity, so no lane may still wait for a phase when the
+//           next one ends. The last block clears the flags for the next launch. If a flag is not released, blocks wait
+//           for ever, which `check` reports as endless. A flag without its fence is reported as a race
+//           (tests/test_resnet_flags.py).
 // Source    B. Spector et al., "Look Ma, No Bubbles! Designing a Low-Latency Megakernel for Llama-1B", 2025.
 #include <mini_dnn/residual.cuh>
 
