@@ -55,7 +55,9 @@ void add_shared(Check& c, unsigned shared_bytes) {
   auto first = c.regions.end() - c.target.shared_count;
   std::sort(first, c.regions.end(), by_start);
   c.shared_start = first->start;
-  c.shared_end = c.regions.back().start + c.regions.back().bytes + (64 << 10);  // what exceeds the last one
+  // And what exceeds the last one, but no further than this thread's memory: another block's may come next.
+  const OwnMemory own = own_memory(reinterpret_cast<const void*>(this_worker->run));
+  c.shared_end = std::min(c.regions.back().start + c.regions.back().bytes + (64 << 10), own.start + own.bytes);
   place_shared(c);
 }
 
