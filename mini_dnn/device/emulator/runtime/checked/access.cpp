@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <array>
 
-#include "order.h"
+#include "clocks.h"
 #include "verdict.h"
 
 namespace emulator {
@@ -49,9 +49,11 @@ inline bool races(uint16_t who, uint32_t epoch, bool read, bool shared, const ch
   if (epoch < c.launch_epoch || (shared && epoch < c.cluster_epoch) || who == NOBODY) return false;
   if (epoch >= c.cluster_epoch && is_mine(epoch)) {
     if (epoch < c.epoch || who == linear_thread) return false;
-    if (who / WARP == linear_thread / WARP && epoch < c.warp_epochs[linear_thread / WARP]) return false;
-  } else if (c.many && epoch >= c.cluster_epoch && is_ordered(epoch, read)) {
-    return false;
+    const unsigned warp = linear_thread / WARP;
+    if (who / WARP == warp && (epoch < c.warp_epochs[warp] || (read && epoch < c.clocks->products[warp]))) return false;
+    if (knows(who, epoch, read)) return false;
+  } else if (c.many && epoch >= c.cluster_epoch) {
+    if (epoch < c.ordered_epoch || who >= LANDED || knows(who, epoch, read)) return false;
   }
   return !c.fenced || !has_learned(block_of(epoch), who, epoch, p);
 }
@@ -70,6 +72,7 @@ void check_writer(const Region& r, const Cell& cell, const Access& a) {
   if (a.manner == Manner::atomic && manner == Manner::atomic) return;
   if (!races(cell.writer, cell.write_epoch, false, r.memory == Memory::shared, a.address)) return;
   if (!a.write && may_meet(r, manner, a.manner, cell.writer, cell.write_epoch)) return;
+  if (cell.writer >= LANDED) report_landed(cell, a);
   report_race(r, a, {true, manner == Manner::atomic, cell.writer, block_of(cell.write_epoch), cell.write_pc});
 }
 
@@ -207,7 +210,7 @@ void check_cells(const Region& r, const Access& access) {
   const bool whole = !((offset | a.bytes) & unit);
   for (size_t i = first; i <= last; i++) {
     Cell& cell = r.cells[i];
-    if (whole && !a.write && !r.is_far && is_settled(r, cell.write_epoch))
+    if (whole && !a.write && !r.is_far && is_settled(r, cell))
       note_read(cell, a.pc, a.manner);
     else
       visit_part(r, i, a);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "access.h"
+#include "clocks.h"
 
 namespace emulator {
 
@@ -21,7 +22,8 @@ struct Flight {
   uint64_t pc;
   bool committed;
   uint64_t block = the_check.block;
-  uint32_t epoch = the_check.epoch;  // when it was started
+  uint32_t epoch = now();    // when it was started, or a product was last read
+  uint16_t lander = NOBODY;  // who writes when it lands: the mbarrier that counts it
 };
 
 // For one block or cluster: its copies and products so far, and for each word of a block's shared memory the number of
@@ -66,17 +68,20 @@ const Region* find_region(const char* p) {
   return nullptr;
 }
 
-// The data of a copy count as written now. The copy engine is not a thread: all that waited may read the data.
+// The data of a copy count as written now, by this thread or by the mbarrier.
 void note_landed(const Copy& copy, const Piece& piece) {
   const Region* r = find_region(piece.shared);
   if (!r || !r->cells) return;
+  const Flight& flight = flights.all[copy.id];
+  const Check& c = the_check;
+  const uint32_t time = c.many && c.ranks.back() != r->rank ? new_epoch(r->rank) : c.clock;
   const size_t at = piece.shared - r->start, last = (at + piece.bytes - 1) >> r->shift;
   for (size_t i = at >> r->shift; i <= last; i++) {
     Cell& cell = r->cells[i];
     drop_parts(cell);
-    cell.write_epoch = now();
-    cell.writer = copy.kind == CopyKind::cp_async ? copy.thread : NOBODY;
-    cell.write_pc = flights.all[copy.id].pc;
+    cell.write_epoch = time;
+    cell.writer = copy.kind == CopyKind::cp_async ? copy.thread : flight.lander;
+    cell.write_pc = flight.pc;
     cell.write_manner = Manner::plain;
   }
 }
@@ -129,7 +134,7 @@ void check_fenced(CopyKind kind, const char* from, size_t bytes, const void* cal
     int count;
     const Cell* const parts = parts_of(r->cells[i], count);
     for (const Cell* cell = parts; cell != parts + count; cell++) {
-      if (cell->writer == NOBODY || cell->write_epoch < the_check.cluster_epoch ||  // nobody has written it
+      if (cell->writer >= LANDED || cell->write_epoch < the_check.cluster_epoch ||  // nobody has written it
           is_fenced(cell->write_epoch, cell->writer))
         continue;
       const Flight writer{kind, false, cell->writer, cell->write_pc, false, block_of(cell->write_epoch)};
@@ -157,9 +162,14 @@ void check_copy_started(Copy& copy) {
   });
   copy_starts = false;
   copy.id = flights.all.size();
-  flights.all.push_back({copy.kind, copy.multicast, copy.thread, c.last_pc, of_barrier});
+  flights.all.push_back({copy.kind, copy.multicast, copy.thread, pc_of(copy.call), of_barrier});
   copy.each_piece([&](const Piece& p) { each_word(p.shared, p.bytes, [&](uint32_t& word) { word = copy.id + 1; }); });
   copies_under_way = true;
+}
+
+void check_copy_counted(const Copy& copy, const Barrier& b) {
+  const bool there = shared_of(copy.to) == shared_of(static_cast<const char*>(b.address));
+  flights.all[copy.id].lander = there ? lander_of(b) : NOBODY;
 }
 
 void check_copy_committed(const Copy& copy) { flights.all[copy.id].committed = true; }
@@ -199,10 +209,13 @@ void check_product_started(Product& product) {
   copies_under_way = true;
 }
 
+void check_product_read_again(const Product& product) { flights.all[product.id].epoch = now(); }
+
 void check_product_committed(const Product& product) { flights.all[product.id].committed = true; }
 
 void check_product_made(const Product& product) {
   note_sums(product);
+  note_product_complete(product.thread / WARP, flights.all[product.id].epoch);
   product.each_chunk(
       [&](const char* p) { each_word(p, CHUNK, [&](uint32_t& word) { word = word == product.id + 1 ? 0 : word; }); });
 }
@@ -235,8 +248,17 @@ void check_under_way(const char* p, size_t bytes, bool write, uint64_t pc) {
   if (only_reads(flight.kind) && !write) return;  // both read
   // Warps whose products read the same b need a barrier before one of them writes it. Without one, this is a race.
   const bool other_warp = flight.thread / WARP != linear_thread / WARP;
-  if (flight.kind == CopyKind::product && other_warp && flight.epoch == c.epoch) return;
+  const bool before = flight.epoch < c.epoch || knows(flight.thread, flight.epoch, true);
+  if (flight.kind == CopyKind::product && other_warp && flight.block == c.block && !before) return;
   note_finding(flight, flight.committed ? "committed" : "open", p, bytes, {write, 0, linear_thread, c.block, pc});
+  the_check.pending = false;
+  stop(FailureKind::finding);
+}
+
+void report_landed(const Cell& cell, const Access& a) {
+  const auto is_it = [&](const Flight& f) { return f.lander == cell.writer && f.pc == cell.write_pc; };
+  const auto flight = std::find_if(flights.all.rbegin(), flights.all.rend(), is_it);
+  note_finding(*flight, "landed", a.address, a.bytes, {a.write, 0, linear_thread, the_check.block, a.pc});
   the_check.pending = false;
   stop(FailureKind::finding);
 }

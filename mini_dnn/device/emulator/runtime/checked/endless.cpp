@@ -8,12 +8,17 @@ namespace emulator {
 
 namespace {
 
-// A thread that polls what another one writes lets that one run: a GPU promises progress to all threads of a block.
-constexpr uint64_t TURN = 100'000;
-
 constexpr uint64_t POLL = 8;  // the cost in steps
 
-void set_pause() { the_check.pause = std::min(the_check.steps + TURN, the_check.step_limit); }
+void set_pause() { the_check.pause = std::min(the_check.steps + turn_steps(), the_check.step_limit); }
+
+// In the middle of an access, which may be one of the copy engine.
+void let_others_run() {
+  const bool starts = copy_starts;
+  copy_starts = false;
+  yield();
+  copy_starts = starts;
+}
 
 [[noreturn]] void give_up() {
   give_up_pending();
@@ -26,7 +31,7 @@ void set_pause() { the_check.pause = std::min(the_check.steps + TURN, the_check.
 void start_steps() {
   Check& c = the_check;
   c.steps = 0;
-  c.pause = std::min(TURN, c.step_limit);
+  set_pause();
 }
 
 void pause_steps(uint64_t pc) {
@@ -40,12 +45,12 @@ void pause_steps(uint64_t pc) {
     give_up();
   }
   set_pause();
-  yield();
+  let_others_run();
 }
 
 void pause_poll() {
   the_check.steps += POLL;
-  yield();
+  let_others_run();
 }
 
 void check_yield(Fiber* f) { f->wait = {nullptr, {}, unsigned(the_check.last_pc)}; }
