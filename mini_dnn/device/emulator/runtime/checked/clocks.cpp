@@ -109,6 +109,15 @@ void clocks_warp_met(unsigned warp) {
 
 void note_product_complete(unsigned warp, uint32_t started) { later(the_check.clocks->products[warp], started + 1); }
 
+unsigned number_of(const void* mbarrier) {
+  BlockClocks& clocks = *the_check.clocks;
+  clocks.used = true;
+  const auto found = std::ranges::find(clocks.mbarriers, mbarrier);
+  const unsigned number = found - clocks.mbarriers.begin();
+  if (found == clocks.mbarriers.end()) clocks.mbarriers.push_back(mbarrier);
+  return number;
+}
+
 uint16_t lander_of(const Barrier& b) { return LANDED + b.notes.number; }
 
 SharedClock known_now() { return the_check.clocks->known[linear_thread]; }
@@ -155,7 +164,6 @@ void check_waited(Barrier& b, unsigned thread) {
   const unsigned rank = rank_of(b);
   const BlockCheck& block = block_check(rank);
   SharedClock& known = block.clocks->known[thread];
-  block.clocks->used = true;
   known = joined(known, complete);
   if (complete->after_grid_wait) follow_thread(rank, thread);
   for (const Told& told : complete->flags) learn_flag(*block.order, thread, told);

@@ -13,8 +13,8 @@
 
 namespace emulator {
 
-constexpr uint16_t LANDED =
-    MAX_THREADS;  // LANDED + i as a writer: the copies that the i-th mbarrier of the block counts
+// LANDED + i as a writer: the copies that the i-th mbarrier of the block counts.
+constexpr uint16_t LANDED = MAX_THREADS;
 
 using Times = std::vector<uint32_t>;  // everything older is known
 
@@ -23,6 +23,11 @@ struct Clock {
   Times reads;  // of each thread of the cluster: only what it read
   bool after_grid_wait = false;
   Knowledge flags;
+
+  bool covers(uint16_t who, uint32_t epoch) const {
+    const unsigned at = who < LANDED ? who : this_worker->total + (who - LANDED);
+    return at < acts.size() && epoch < acts[at];
+  }
 };
 using SharedClock = std::shared_ptr<const Clock>;  // threads that wait together know the same
 
@@ -40,6 +45,7 @@ void clocks_block_met(BlockClocks& clocks);    // at a barrier of the block
 void clocks_cluster_met(BlockClocks& clocks);  // at one of the cluster that orders memory
 void clocks_warp_met(unsigned warp);
 void note_product_complete(unsigned warp, uint32_t started);
+unsigned number_of(const void* mbarrier);  // in this block
 uint16_t lander_of(const Barrier& barrier);
 SharedClock known_now();  // to this thread
 
@@ -51,9 +57,8 @@ inline bool knows(uint16_t who, uint32_t epoch, bool read) {
   const Check& c = the_check;
   const Clock* const clock = c.clocks->known[linear_thread].get();
   if (!clock) return false;
-  const unsigned total = this_worker->total, at = who < LANDED ? who : total + (who - LANDED);
-  if (at < clock->acts.size() && epoch < clock->acts[at] && is_mine(epoch)) return true;
-  return read && !clock->reads.empty() && who < total && epoch < clock->reads[rank_of(epoch) * total + who];
+  if (clock->covers(who, epoch) && is_mine(epoch)) return true;
+  return read && !clock->reads.empty() && epoch < clock->reads[rank_of(epoch) * this_worker->total + who];
 }
 
 }  // namespace emulator

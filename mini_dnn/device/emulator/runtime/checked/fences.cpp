@@ -102,10 +102,7 @@ void note_barrier_made(Barrier& barrier) {
   barrier.notes.maker = linear_thread;
   barrier.notes.made = now();
   barrier.notes.made_pc = the_check.last_pc;
-  auto& all = the_check.clocks->mbarriers;
-  const auto found = std::ranges::find(all, barrier.address);
-  barrier.notes.number = found - all.begin();
-  if (found == all.end()) all.push_back(barrier.address);
+  barrier.notes.number = number_of(barrier.address);
 }
 
 // The copy engine has to see that the mbarrier is one.

@@ -81,7 +81,8 @@ Flag* find_flag(const char* p, bool shared) {
 }
 
 bool covers(const Message& m, const Before& before, uint16_t who, uint32_t time) {
-  if (m.clock && who < m.clock->acts.size() && time < m.clock->acts[who]) return true;
+  if (m.clock && m.clock->covers(who, time)) return true;
+  if (who >= LANDED) return false;  // the copies that an mbarrier counts
   if (time < before.block || (who / WARP == m.thread / WARP && time < before.warp)) return true;
   if (who == m.thread && time < before.thread) return true;
   if (m.fences && time < (*m.fences)[who]) return true;
