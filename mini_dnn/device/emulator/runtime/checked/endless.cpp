@@ -12,8 +12,9 @@ constexpr uint64_t POLL = 8;  // the cost in steps
 
 void set_pause() { the_check.pause = std::min(the_check.steps + turn_steps(), the_check.step_limit); }
 
-// In the middle of an access, which may be one of the copy engine.
+// In the middle of an access, which may be one of the copy engine. A lane that works for its warp goes on.
 void let_others_run() {
+  if (this_worker->busy) return;
   const bool starts = copy_starts;
   copy_starts = false;
   yield();
