@@ -48,13 +48,13 @@ inline bool races(uint16_t who, uint32_t epoch, bool read, bool shared, const ch
   const Check& c = the_check;
   if (epoch < c.launch_epoch || (shared && epoch < c.cluster_epoch) || who == NOBODY) return false;
   if (epoch >= c.cluster_epoch && is_mine(epoch)) {
-    if (epoch < c.epoch || who == linear_thread) return false;
     const unsigned warp = linear_thread / WARP;
-    if (who / WARP == warp && (epoch < c.warp_epochs[warp] || (read && epoch < c.clocks->products[warp]))) return false;
-    if (knows(who, epoch, read)) return false;
-  } else if (c.many && epoch >= c.cluster_epoch) {
-    if (epoch < c.ordered_epoch || who >= LANDED || knows(who, epoch, read)) return false;
+    const uint32_t met = std::max(c.warp_epochs[warp], read ? c.clocks->products[warp] : 0);
+    if (epoch < c.epoch || who == linear_thread || (who / WARP == warp && epoch < met)) return false;
+  } else if (c.many && epoch >= c.cluster_epoch && (epoch < c.ordered_epoch || who >= LANDED)) {
+    return false;
   }
+  if (epoch >= c.cluster_epoch && knows(who, epoch, read)) return false;
   return !c.fenced || !has_learned(block_of(epoch), who, epoch, p);
 }
 
@@ -159,23 +159,6 @@ void visit_part(const Region& r, size_t i, const Access& a) {
   const Cell now_whole = parts_of(cell)[0];
   drop_parts(cell);
   cell = now_whole;
-}
-
-// A thread that reads a flag repeatedly lets other threads run, so that they can set it.
-void note_poll(const Access& a) {
-  constexpr unsigned POLLS = 64;
-  static struct {
-    const char* address;
-    unsigned thread, count;
-    uint64_t value;
-  } last;
-  uint64_t value = 0;
-  memcpy(&value, a.address, std::min(a.bytes, sizeof value));
-  if (a.address != last.address || linear_thread != last.thread || value != last.value) {
-    last = {a.address, linear_thread, 0, value};
-  } else if (++last.count % POLLS == 0) {
-    pause_poll();
-  }
 }
 
 }  // namespace

@@ -16,6 +16,7 @@ struct Access {
 };
 
 void check_cells(const Region& r, const Access& a);
+void note_poll(const Access& a);  // a thread that reads a flag repeatedly lets others run
 void check_read_only_load(const void* address, size_t bytes, const void* pc);
 void check_elsewhere(const Access& a);  // not in the array that the line used last
 void check_stack(const Access& a);      // on a thread's stack

@@ -1,72 +1,11 @@
-// Asynchronous copies and products in checked mode: their addresses, and who accesses their bytes while they are in
-// flight.
-#include "../async.h"
-
+// Asynchronous copies and products in checked mode: their addresses, and when they begin and end.
 #include <algorithm>
 
-#include "access.h"
-#include "clocks.h"
+#include "flights.h"
 
 namespace emulator {
 
-bool copies_under_way = false, copy_starts = false;
-
 namespace {
-
-constexpr size_t WORD = 4;  // bytes
-
-struct Flight {
-  CopyKind kind;
-  bool multicast;
-  unsigned thread;
-  uint64_t pc;
-  bool committed;
-  uint64_t block = the_check.block;
-  uint32_t epoch = now();    // when it was started, or a product was last read
-  uint16_t lander = NOBODY;  // who writes when it lands: the mbarrier that counts it
-};
-
-// For one block or cluster: its copies and products so far, and for each word of a block's shared memory the number of
-// the last one that is in flight there.
-struct Flights {
-  uint32_t cluster_epoch = 0;
-  std::vector<Flight> all;
-  std::vector<uint32_t> words[MAX_CLUSTER];
-} flights;
-
-bool only_reads(CopyKind kind) { return is_store(kind) || kind == CopyKind::product; }  // shared memory
-
-uint64_t pc_of(const void* call) { return static_cast<const char*>(call) - the_check.target.base; }
-
-Party this_thread(const void* call) { return {0, 0, linear_thread, the_check.block, pc_of(call)}; }
-Party starter(const Flight& f) { return {0, 0, f.thread, f.block, f.pc}; }
-
-void begin_flights() {
-  const Check& c = the_check;
-  if (flights.cluster_epoch == c.cluster_epoch) return;
-  flights.cluster_epoch = c.cluster_epoch;
-  flights.all.clear();
-  for (unsigned i = 0; i < (c.many ? this_worker->cluster->size : 1); i++) {
-    const BlockCheck& b = block_check(i);
-    flights.words[i].assign((b.shared_end - b.shared_start) / WORD + 1, 0);
-  }
-}
-
-template <class Visit>
-void each_word(const char* p, size_t bytes, Visit visit) {
-  const int rank = shared_of(p);
-  if (rank < 0) return;
-  const char* const start = block_check(rank).shared_start;
-  auto& words = flights.words[rank];
-  const size_t first = (p - start) / WORD, last = (p + bytes - 1 - start) / WORD;
-  for (size_t i = first; i <= last && i < words.size(); i++) visit(words[i]);
-}
-
-const Region* find_region(const char* p) {
-  for (const Region& r : the_check.regions)
-    if (p >= r.start && p < r.start + r.bytes) return &r;
-  return nullptr;
-}
 
 // The data of a copy count as written now, by this thread or by the mbarrier.
 void note_landed(const Copy& copy, const Piece& piece) {
@@ -84,44 +23,6 @@ void note_landed(const Copy& copy, const Piece& piece) {
     cell.write_pc = flight.pc;
     cell.write_manner = Manner::plain;
   }
-}
-
-void note(const char* name, const char* state, const char* p, size_t bytes, Party own, Party other) {
-  const Region* r = find_region(p);
-  Finding& f = the_check.finding;
-  f.kind = FindingKind::async;
-  f.memory = r ? r->memory : Memory::unknown;
-  f.index = r ? r->index : 0;
-  f.start = reinterpret_cast<uint64_t>(r ? r->start : p);
-  f.block = r ? block_check(r->rank).block : 0;
-  f.offset = r ? p - r->start : 0;
-  f.bytes = bytes;
-  f.own = own;
-  f.other = other;
-  snprintf(f.type, sizeof f.type, "%s %s", name, state);
-}
-
-void note_finding(const Flight& flight, const char* state, const char* p, size_t bytes, Party own) {
-  Party other = starter(flight);
-  other.write = !only_reads(flight.kind);
-  note(copy_name(flight.kind, flight.multicast), state, p, bytes, own, other);
-}
-
-}  // namespace
-
-void note_async(const char* name, const char* state, const char* p, size_t bytes, const void* call, Party other) {
-  note(name, state, p, bytes, this_thread(call), other);
-  the_check.pending = false;
-}
-
-void check_multiple(size_t value, size_t unit, const char* what, const void* call) {
-  Finding& f = the_check.finding;
-  f.kind = FindingKind::misaligned;
-  f.offset = value % unit;
-  f.bytes = unit;
-  f.own = this_thread(call);
-  snprintf(f.type, sizeof f.type, "%s", what);
-  stop(FailureKind::finding);
 }
 
 // The copy engine and the tensor cores may not see what a thread wrote to shared memory without a fence after the
@@ -145,6 +46,8 @@ void check_fenced(CopyKind kind, const char* from, size_t bytes, const void* cal
     }
   }
 }
+
+}  // namespace
 
 void check_copy_started(Copy& copy) {
   begin_flights();
@@ -230,35 +133,6 @@ void check_sums_under_way(const Product& product, const void* wait_call) {
   const Flight& flight = flights.all[product.id];
   note_finding(flight, flight.committed ? "left-under-way" : "uncommitted", product.b.start, CHUNK,
                this_thread(wait_call));
-  the_check.pending = false;
-  stop(FailureKind::finding);
-}
-
-void check_under_way(const char* p, size_t bytes, bool write, uint64_t pc) {
-  const Check& c = the_check;
-  if (!c.active || shared_of(p) < 0) return;
-  if (flights.cluster_epoch != c.cluster_epoch) {  // those belong to a block that has ended
-    copies_under_way = false;
-    return;
-  }
-  uint32_t found = 0;
-  each_word(p, bytes, [&](uint32_t word) { found = word ? word : found; });
-  if (!found) return;
-  const Flight& flight = flights.all[found - 1];
-  if (only_reads(flight.kind) && !write) return;  // both read
-  // Warps whose products read the same b need a barrier before one of them writes it. Without one, this is a race.
-  const bool other_warp = flight.thread / WARP != linear_thread / WARP;
-  const bool before = flight.epoch < c.epoch || knows(flight.thread, flight.epoch, true);
-  if (flight.kind == CopyKind::product && other_warp && flight.block == c.block && !before) return;
-  note_finding(flight, flight.committed ? "committed" : "open", p, bytes, {write, 0, linear_thread, c.block, pc});
-  the_check.pending = false;
-  stop(FailureKind::finding);
-}
-
-void report_landed(const Cell& cell, const Access& a) {
-  const auto is_it = [&](const Flight& f) { return f.lander == cell.writer && f.pc == cell.write_pc; };
-  const auto flight = std::find_if(flights.all.rbegin(), flights.all.rend(), is_it);
-  note_finding(*flight, "landed", a.address, a.bytes, {a.write, 0, linear_thread, the_check.block, a.pc});
   the_check.pending = false;
   stop(FailureKind::finding);
 }

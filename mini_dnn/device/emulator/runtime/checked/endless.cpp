@@ -1,8 +1,9 @@
 // Blocks that do not end: a limit on their steps, which are memory accesses and arrivals at barriers.
 #include <algorithm>
+#include <cstring>
 
 #include "../scheduler.h"
-#include "shadow.h"
+#include "access.h"
 
 namespace emulator {
 
@@ -49,9 +50,22 @@ void pause_steps(uint64_t pc) {
   let_others_run();
 }
 
-void pause_poll() {
-  the_check.steps += POLL;
-  let_others_run();
+// A thread that reads a flag repeatedly lets other threads run, so that they can set it.
+void note_poll(const Access& a) {
+  constexpr unsigned POLLS = 64;
+  static struct {
+    const char* address;
+    unsigned thread, count;
+    uint64_t value;
+  } last;
+  uint64_t value = 0;
+  memcpy(&value, a.address, std::min(a.bytes, sizeof value));
+  if (a.address != last.address || linear_thread != last.thread || value != last.value) {
+    last = {a.address, linear_thread, 0, value};
+  } else if (++last.count % POLLS == 0) {
+    the_check.steps += POLL;
+    let_others_run();
+  }
 }
 
 void check_yield(Fiber* f) { f->wait = {nullptr, {}, unsigned(the_check.last_pc)}; }

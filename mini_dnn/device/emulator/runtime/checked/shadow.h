@@ -225,7 +225,6 @@ uint64_t turn_steps();  // of a thread, until others run
 void start_calls();                     // through pointers: checked/calls.cpp
 void start_steps();                     // of a block
 void pause_steps(uint64_t pc);          // lets others run first; or the block has run for too long
-void pause_poll();                      // lets others run first
 const char* lane_state(unsigned lane);  // why a lane of this thread's warp did not arrive, in words
 
 [[noreturn]] void report(FindingKind kind, const char* type, const void* pc);  // without an array
