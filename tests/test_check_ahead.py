@@ -146,11 +146,13 @@ def test_a_thread_that_another_one_lets_go_on_need_not_wait(plan: Plan, how: int
     assert (found == 3.0).all()
 
 
-def test_a_thread_that_waits_for_nothing_is_found_in_any_order(plan: Plan) -> None:
+@pytest.mark.parametrize("how", [12, 13])
+def test_a_thread_that_waits_for_nothing_is_found_in_any_order(plan: Plan, how: int) -> None:
+    """Or for an mbarrier at which another thread arrives before its own wait."""
     for schedule in (0, 1):
         plan.device.set_schedule(schedule, 0)
         plan.launch("fill", "w", 3.0, early=False)
-        found = plan.fails("meet", "w", "y", 12, blocks=1, threads=64)
+        found = plan.fails("meet", "w", "y", how, blocks=1, threads=64)
         assert found.what.startswith("meet reads w[")
         assert found.own is not None
         assert found.own.thread[0] >= 32

@@ -1,7 +1,11 @@
 """Checked mode on clusters: the messages, and cases that the corpus does not contain."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +17,16 @@ from mini_dnn.device.finding import Finding
 
 INT = np.int32
 SOURCE = "cluster.cu"
+NEIGHBOURS = """
+import numpy as np
+from emulator_kernels import Kernels
+from mini_dnn.device.emulator.checked import CheckedEmulator
+
+x, y = np.ones((8, 32), np.float32), np.zeros((8, 32), np.float32)
+kernels, arguments = Kernels(CheckedEmulator(), "neighbours.cu"), (x, y, np.int32(8), np.int32(3))
+kernels("fills", (8,), (32,), *arguments, shared=226 << 10, cluster=(8, 1, 1))
+print((y == 24).all())
+"""
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +77,14 @@ class TestNothingInCorrectKernels:
         x, y = np.ones((blocks, size, 128), np.float32), np.zeros((blocks, 128), np.float32)
         kernels("exchange", (blocks,), (32,), x, y, INT(size), cluster=cluster)
         assert (y == size).all()
+
+
+def test_memory_of_one_block_right_behind_that_of_another() -> None:
+    """The C library puts them there if the threads of the emulator share one arena of ``malloc``."""
+    words, environment = [sys.executable, "-c", NEIGHBOURS], os.environ | {"MALLOC_ARENA_MAX": "1"}
+    folder = Path(__file__).parent
+    done = subprocess.run(words, capture_output=True, text=True, cwd=folder, env=environment, check=False)
+    assert done.stdout == "True\n", done.stderr
 
 
 def finding(kernels: Kernels, kernel: str, blocks: int, *args: np.ndarray | np.generic) -> Finding:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from mini_dnn.device.cures import CURES
 from mini_dnn.device.finding import Finding, Place
 from mini_dnn.ops.hints import ACCURACY, INFINITE
 
@@ -145,7 +146,8 @@ def _comes_of(effect: Finding, cause: Finding, together: bool) -> bool:
     if _places(effect) & _places(cause) and _of_one_array(effect, cause):
         return not (cause.kind in OF_INDICES and _is_of_two_lines(effect) and not cause.memory)
     if cause.kind in OF_MEETINGS:
-        return effect.kind in OF_ORDER and _overlap(effect, cause)
+        returns = effect.kind == "cluster" and cause.cure == CURES["cluster barrier"]  # too early
+        return returns or (effect.kind in OF_ORDER and _overlap(effect, cause))
     if {effect.kind, cause.kind} <= set(OF_ORDER):
         return effect.memory == cause.memory == "shared" and _overlap(effect, cause)
     if cause.kind in OF_INDICES and effect.kind == "race":

@@ -95,3 +95,22 @@ extern "C" __global__ void barrier_of_too_many(const float* x, float* y, float* 
   }
   __syncthreads();
 }
+
+// The lock is tested and set in two steps, so that two threads may take it. That needs a change of threads in between.
+// launch: 1, 64
+extern "C" __global__ void lock_in_two_steps(const float* x, float* y, float* part, int* flags) {
+  __shared__ int lock;
+  __shared__ float sum;
+  if (threadIdx.x == 0) lock = 0, sum = 0;
+  __syncthreads();
+  for (int i = 0; i < 1000 && threadIdx.x % 32 == 0; i++) {
+    while (atomicAdd(&lock, 0) != 0) {
+    }
+    atomicExch(&lock, 1);
+    sum += x[i];  // expect: race
+    __threadfence_block();
+    atomicExch(&lock, 0);
+  }
+  __syncthreads();
+  y[threadIdx.x] = sum;
+}

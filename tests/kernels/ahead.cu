@@ -50,17 +50,19 @@ extern "C" __global__ void overwrite(float* x, int wait) {
 }
 
 // y = w of a block of 64 threads, of which the first waits; the second warp does so itself, reads a flag, waits for an
-// mbarrier or for nothing.
-enum { MBARRIER = 10, FLAG, NOTHING };
+// mbarrier or for nothing. EARLIER: for an mbarrier at which the first thread arrives before it waits.
+enum { MBARRIER = 10, FLAG, NOTHING, EARLIER };
 extern "C" __global__ void meet(const float* w, float* y, int how) {
-  __shared__ ptx::mbarrier done;
+  __shared__ ptx::mbarrier done, begun;
   __shared__ volatile int flag;
   if (threadIdx.x == 0) {
     ptx::mbarrier_init(&done, 1);
+    ptx::mbarrier_init(&begun, 1);
     flag = 0;
   }
   __syncthreads();  // they are there
   if (threadIdx.x == 0) {
+    ptx::mbarrier_arrive(&begun);
     ptx::grid_wait();
     ptx::mbarrier_arrive(&done);
     __threadfence_block();
@@ -70,6 +72,8 @@ extern "C" __global__ void meet(const float* w, float* y, int how) {
     __syncwarp();  // the first lane has waited
   } else if (how == MBARRIER) {
     ptx::mbarrier_wait(&done, 0);
+  } else if (how == EARLIER) {
+    ptx::mbarrier_wait(&begun, 0);
   } else if (how == FLAG) {
     while (!flag) continue;
     __threadfence_block();

@@ -98,6 +98,10 @@ def explain_copy(f: Fault) -> Finding | None:
     if state in SUMS:
         what = f"the sums passed to wgmma_wait are still in flight: their product is {SUMS[state]}"
         return Finding(f.kind, what, f.kernel, f.own, "", f.other, CURES[copy])
+    if state == "landed":
+        verb = "written" if f.own.write else "read"
+        what = f"{where} is {verb} by a thread that has not waited for the {copy} that filled it"
+        return Finding(f.kind, what, f.kernel, f.own, index, f.other, CURES[copy])
     does = "fill" if f.other.write else "read"
     group = "its group was never committed" if state == "open" else f"there is no {WAITS[copy]} between them"
     verb = "write" if f.own.write else "read"

@@ -46,15 +46,19 @@ struct Groups {
 
 // What the checks record for an mbarrier.
 #ifdef EMULATOR_CHECKED
+struct Clock;  // checked/clocks.h
 struct BarrierNotes {
   unsigned waited = 0;     // the number of its phases that a thread has waited for
   unsigned thread, phase;  // of the last arrival from another block of the cluster: the thread and the phase
   uint64_t block, pc;
-  uint32_t epoch = 0;      // when; 0: none
-  uint32_t reads[8] = {};  // for each block: its older reads came before its arrival for this phase
-  unsigned maker = 0;      // the thread that initialised it
-  uint32_t made = 0;       // when
+  uint32_t epoch = 0;  // when; 0: none
+  unsigned maker = 0;  // the thread that initialised it
+  uint32_t made = 0;   // when
   uint64_t made_pc = 0;
+  unsigned number = 0;                     // among the mbarriers of its block
+  std::shared_ptr<Clock> arrived;          // what the arrivals so far pass on
+  std::shared_ptr<const Clock> complete;   // those for complete phases
+  std::shared_ptr<const Clock> passed_on;  // what the last thread of the block that arrived knew
 };
 #else
 struct BarrierNotes {};
@@ -151,6 +155,7 @@ inline void async_block_ended(Worker& worker) {
 // Ends the launch if it is not a multiple
 void check_multiple(size_t value, size_t unit, const char* what, const void* call);
 void check_copy_started(Copy& copy);
+void check_copy_counted(const Copy& copy, const Barrier& barrier);
 void check_copy_committed(const Copy& copy);
 void check_copy_landed(const Copy& copy);  // and is no longer in flight
 void check_copy_left(const Copy& copy);    // nobody had waited for it at the end of the block
@@ -159,13 +164,13 @@ void check_barrier_used(void* barrier, const char* what, const void* call);
 void note_barrier_made(Barrier& barrier);
 void check_barrier_fenced(const Barrier& barrier, const Copy& copy);
 void check_arrived(Barrier& barrier);
-void check_waited(Barrier& barrier);  // for all complete phases
-void follow_wait();                   // this thread continues: checked/ahead.cpp
+void check_waited(Barrier& barrier, unsigned thread);  // of its block, for all complete phases
 void check_phase_completed(Barrier& barrier);
 void check_product_reads(const Product& product);
 void check_registers(const Product& product, const float* d, const unsigned* a, const void* call);  // of this thread
 void note_sums(const Product& product);
 void check_product_started(Product& product);
+void check_product_read_again(const Product& product);  // another lane was first
 void check_product_committed(const Product& product);
 void check_product_made(const Product& product);
 void check_product_left(const Product& product);                           // at the end of the block
@@ -173,6 +178,7 @@ void check_sums_under_way(const Product& product, const void* wait_call);  // en
 #else
 inline void check_multiple(size_t, size_t, const char*, const void*) {}
 inline void check_copy_started(Copy&) {}
+inline void check_copy_counted(const Copy&, const Barrier&) {}
 inline void check_copy_committed(const Copy&) {}
 inline void check_copy_landed(const Copy&) {}
 inline void check_copy_left(const Copy&) {}
@@ -181,12 +187,12 @@ inline void check_barrier_used(void*, const char*, const void*) {}
 inline void note_barrier_made(Barrier&) {}
 inline void check_barrier_fenced(const Barrier&, const Copy&) {}
 inline void check_arrived(Barrier&) {}
-inline void check_waited(Barrier&) {}
-inline void follow_wait() {}
+inline void check_waited(Barrier&, unsigned) {}
 inline void check_phase_completed(Barrier&) {}
 inline void check_product_reads(const Product&) {}
 inline void check_registers(const Product&, const float*, const unsigned*, const void*) {}
 inline void check_product_started(Product&) {}
+inline void check_product_read_again(const Product&) {}
 inline void check_product_committed(const Product&) {}
 inline void check_product_made(const Product&) {}
 inline void check_product_left(const Product&) {}

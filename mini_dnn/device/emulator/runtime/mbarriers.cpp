@@ -56,7 +56,7 @@ void settle(Barrier& b, bool wanted) {
   check_phase_completed(b);
   auto goes_on = [&](const Barrier::Waiter& waiter) {
     const bool ready = is_complete(b, waiter.parity);
-    if (ready) b.block->ready.push(waiter.fiber), check_waited(b);
+    if (ready) b.block->ready.push(waiter.fiber), check_waited(b, waiter.fiber->linear);
     return ready;
   };
   std::erase_if(b.waiters, goes_on);
@@ -102,7 +102,7 @@ void barrier_arrive_anywhere(void* address, Site site) {
 bool barrier_try_wait(void* address, unsigned parity, Site site) {
   Barrier& b = find_barrier(address, "mbarrier_try_wait", site, CALL);
   if (!is_complete(b, parity)) settle(b, true);
-  if (is_complete(b, parity)) return check_waited(b), follow_wait(), true;
+  if (is_complete(b, parity)) return check_waited(b, linear_thread), true;
   yield();
   return false;
 }
@@ -111,12 +111,11 @@ void barrier_wait(void* address, unsigned parity, Site site) {
   count_event("mbarrier_wait", CALL, address, parity);
   Barrier& b = find_barrier(address, "mbarrier_wait", site, CALL);
   if (!is_complete(b, parity)) settle(b, true);
-  if (is_complete(b, parity)) return check_waited(b), follow_wait();
+  if (is_complete(b, parity)) return check_waited(b, linear_thread);
   Worker& w = *this_worker;
   w.current->wait = {"mbarrier_wait", site, 0};
   b.waiters.push_back({w.current, parity});
   wait_for_others(w);
-  follow_wait();
 }
 
 }  // namespace emulator

@@ -218,6 +218,8 @@ void product_start(float* d, const unsigned* a, const ProductCall& call, Site si
       w.queue.push_back(product);
       w.history = mixed(w.history, call, site);
       w.latest = site;
+    } else {
+      check_product_read_again(w.queue[w.started[lane]]);
     }
   }
   Product& p = w.queue[w.started[lane]++];

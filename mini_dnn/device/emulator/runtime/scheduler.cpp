@@ -154,6 +154,7 @@ void yield() {
     w.suspended = true;
     return switch_context(me->context, w.host);
   }
+  check_ready_order(w.ready);
   if (w.cluster) others_have_run(w);
   switch_fiber(w, me, w.started < w.total ? take_fiber(w, fiber_main) : w.ready.pop());
 }

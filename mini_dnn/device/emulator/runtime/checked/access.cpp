@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <array>
 
-#include "order.h"
+#include "clocks.h"
 #include "verdict.h"
 
 namespace emulator {
@@ -48,11 +48,13 @@ inline bool races(uint16_t who, uint32_t epoch, bool read, bool shared, const ch
   const Check& c = the_check;
   if (epoch < c.launch_epoch || (shared && epoch < c.cluster_epoch) || who == NOBODY) return false;
   if (epoch >= c.cluster_epoch && is_mine(epoch)) {
-    if (epoch < c.epoch || who == linear_thread) return false;
-    if (who / WARP == linear_thread / WARP && epoch < c.warp_epochs[linear_thread / WARP]) return false;
-  } else if (c.many && epoch >= c.cluster_epoch && is_ordered(epoch, read)) {
+    const unsigned warp = linear_thread / WARP;
+    const uint32_t met = std::max(c.warp_epochs[warp], read ? c.clocks->products[warp] : 0);
+    if (epoch < c.epoch || who == linear_thread || (who / WARP == warp && epoch < met)) return false;
+  } else if (c.many && epoch >= c.cluster_epoch && (epoch < c.ordered_epoch || who >= LANDED)) {
     return false;
   }
+  if (epoch >= c.cluster_epoch && knows(who, epoch, read)) return false;
   return !c.fenced || !has_learned(block_of(epoch), who, epoch, p);
 }
 
@@ -70,6 +72,7 @@ void check_writer(const Region& r, const Cell& cell, const Access& a) {
   if (a.manner == Manner::atomic && manner == Manner::atomic) return;
   if (!races(cell.writer, cell.write_epoch, false, r.memory == Memory::shared, a.address)) return;
   if (!a.write && may_meet(r, manner, a.manner, cell.writer, cell.write_epoch)) return;
+  if (cell.writer >= LANDED) report_landed(cell, a);
   report_race(r, a, {true, manner == Manner::atomic, cell.writer, block_of(cell.write_epoch), cell.write_pc});
 }
 
@@ -158,23 +161,6 @@ void visit_part(const Region& r, size_t i, const Access& a) {
   cell = now_whole;
 }
 
-// A thread that reads a flag repeatedly lets other threads run, so that they can set it.
-void note_poll(const Access& a) {
-  constexpr unsigned POLLS = 64;
-  static struct {
-    const char* address;
-    unsigned thread, count;
-    uint64_t value;
-  } last;
-  uint64_t value = 0;
-  memcpy(&value, a.address, std::min(a.bytes, sizeof value));
-  if (a.address != last.address || linear_thread != last.thread || value != last.value) {
-    last = {a.address, linear_thread, 0, value};
-  } else if (++last.count % POLLS == 0) {
-    pause_poll();
-  }
-}
-
 }  // namespace
 
 void drop_parts(Cell& cell) {
@@ -207,7 +193,7 @@ void check_cells(const Region& r, const Access& access) {
   const bool whole = !((offset | a.bytes) & unit);
   for (size_t i = first; i <= last; i++) {
     Cell& cell = r.cells[i];
-    if (whole && !a.write && !r.is_far && is_settled(r, cell.write_epoch))
+    if (whole && !a.write && !r.is_far && is_settled(r, cell))
       note_read(cell, a.pc, a.manner);
     else
       visit_part(r, i, a);

@@ -1,6 +1,6 @@
 // The fast path of an access: most are reads of the array that the same line read last.
 #pragma once
-#include "shadow.h"
+#include "clocks.h"
 
 namespace emulator {
 
@@ -16,6 +16,7 @@ struct Access {
 };
 
 void check_cells(const Region& r, const Access& a);
+void note_poll(const Access& a);  // a thread that reads a flag repeatedly lets others run
 void check_read_only_load(const void* address, size_t bytes, const void* pc);
 void check_elsewhere(const Access& a);  // not in the array that the line used last
 void check_stack(const Access& a);      // on a thread's stack
@@ -60,7 +61,8 @@ template <bool alone = false>
     cell.neighbour = NOBODY;
   } else if (cell.read_epoch < c.warp_epochs[me / WARP]) {
     cell.neighbour = NOBODY;
-  } else if (cell.read_manner == manner && (cell.reader == me || cell.neighbour != NOBODY)) {
+  } else if (cell.read_manner == manner && cell.read_epoch >= c.arrivals[me / WARP] &&
+             (cell.reader == me || cell.neighbour != NOBODY)) {
     return;
   } else if (cell.reader != me) {
     cell.neighbour = cell.reader;
@@ -81,11 +83,13 @@ template <bool alone = false>
 }
 
 // Whether it is right to read what was written at that time: by the host, by an earlier launch, or by this block before
-// a barrier.
-inline bool is_settled(const Region& r, uint32_t write_epoch) {
+// a barrier or the arrival at an mbarrier that this thread has waited for.
+inline bool is_settled(const Region& r, const Cell& cell) {
   const Check& c = the_check;
+  const uint32_t write_epoch = cell.write_epoch;
   if (write_epoch >= c.cluster_epoch)
-    return write_epoch < c.ordered_epoch || (c.several && write_epoch < c.epoch && is_mine(write_epoch));
+    return write_epoch < c.ordered_epoch || (c.several && write_epoch < c.epoch && is_mine(write_epoch)) ||
+           knows(cell.writer, write_epoch, false);
   return r.memory != Memory::shared && write_epoch != NEVER && write_epoch < c.settled_epoch;
 }
 
@@ -110,7 +114,7 @@ inline bool is_settled(const Region& r, uint32_t write_epoch) {
     Cell* const first = r->cells + (offset >> r->shift);
     Cell* const end = first + (bytes >> r->shift);
     Cell* cell = first;
-    while (cell != end && is_settled(*r, cell->write_epoch)) cell++;
+    while (cell != end && is_settled(*r, *cell)) cell++;
     if (cell == end) {
       for (cell = first; cell != end; cell++) note_read(*cell, a.pc, manner);
       return;
@@ -181,7 +185,8 @@ template <bool write>
 // Findings about what is asynchronous: at a call of this thread, and elsewhere.
 void note_async(const char* name, const char* state, const char* p, size_t bytes, const void* call, Party other);
 void note_barrier_fence();
-bool is_fenced(uint32_t epoch, unsigned writer);  // what a thread wrote then: fences.cpp
+[[noreturn]] void report_landed(const Cell& cell, const Access& a);  // this thread has not waited for the copy
+bool is_fenced(uint32_t epoch, unsigned writer);                     // what a thread wrote then: fences.cpp
 
 void check_more(const void* address, size_t bytes, bool write, const void* pc);  // check_plain()
 

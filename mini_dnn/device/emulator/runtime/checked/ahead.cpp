@@ -1,8 +1,8 @@
 // Early launches, which may begin before earlier launches have ended (Launch(..., early=True)). This file knows which
 // earlier launches may still run, and which threads are ordered after ptx::grid_wait(). A thread is if it has called
-// grid_wait(), or has met such a thread at a barrier. A thread that waits for an mbarrier or reads a flag also counts
-// as ordered, once any thread of the block has called grid_wait(): who set the flag is not known here, and a right
-// kernel must never be reported. Some wrong kernels are therefore missed.
+// grid_wait(), or has met such a thread at a barrier, or has waited for an mbarrier at which one arrived. A thread that
+// reads a flag also counts as ordered, once any thread of the block has called grid_wait(): who set the flag is not
+// known here, and a right kernel must never be reported. Some wrong kernels are therefore missed.
 #include <algorithm>
 #include <string>
 
@@ -50,6 +50,8 @@ bool is_ahead() { return !this_thread(); }
 void follow_wait() {
   if (some_waited) this_thread() = true;
 }
+
+void follow_thread(unsigned rank, unsigned thread) { has_waited[rank][thread] = true; }
 
 void meet_wait(unsigned first, unsigned count) {
   Check& c = the_check;

@@ -2,15 +2,13 @@
 // ended.
 //
 // A cluster barrier orders memory if an arrival has release semantics. Then all blocks begin new epochs, and everything
-// older is ordered. After any other cluster barrier, a block may at least return. An arrival at another block's
-// mbarrier is relaxed: it tells the waiting block that something was read, so that it may be overwritten, but not that
-// something was written.
+// older is ordered. After any other cluster barrier, a block may at least return. See clocks.h for mbarriers.
 #include "../async.h"
 
 #include <algorithm>
 
 #include "access.h"
-#include "order.h"
+#include "clocks.h"
 
 namespace emulator {
 
@@ -31,9 +29,8 @@ struct Made {  // an mbarrier
 };
 
 struct {
-  uint32_t reads_before[MAX_CLUSTER][MAX_CLUSTER];  // [a][b]: older reads of b are ordered before what a does now
-  Far last[MAX_CLUSTER][MAX_CLUSTER];               // [a][b]: in a's shared memory, by b
-  uint32_t met;                                     // everything older is ordered before a block's end
+  Far last[MAX_CLUSTER][MAX_CLUSTER];  // [a][b]: in a's shared memory, by b
+  uint32_t met;                        // everything older is ordered before a block's end
   std::vector<Made> made[MAX_CLUSTER];
 } the_blocks;
 
@@ -91,11 +88,6 @@ int shared_of(const char* p) {
   return -1;
 }
 
-bool is_ordered(uint32_t epoch, bool read) {
-  const Check& c = the_check;
-  return epoch < c.ordered_epoch || (read && epoch < the_blocks.reads_before[c.rank][rank_of(epoch)]);
-}
-
 void check_cluster_started(Cluster& cluster) {
   Check& c = the_check;
   c.cluster_epoch = c.ordered_epoch = c.clock + 1;
@@ -108,6 +100,7 @@ void check_cluster_started(Cluster& cluster) {
     b.cluster_epoch = c.cluster_epoch;
     b.epoch = new_epoch(i);
     order_block_started(b.order);
+    clocks_block_started(*b.clocks);
   }
 }
 
@@ -124,7 +117,7 @@ void check_cluster_barrier(bool releases) {
   give_up_pending();
   meet_wait_of_cluster();
   if (!c.many) {
-    if (releases) begin_epoch(0);
+    if (releases) begin_epoch(0), clocks_cluster_met(*c.clocks);
     return;
   }
   for (unsigned i = 0; i < size(); i++) {
@@ -137,7 +130,9 @@ void check_cluster_barrier(bool releases) {
   for (unsigned i = 0; i < size(); i++) {
     BlockCheck& b = block_check(i);
     const uint32_t epoch = new_epoch(i);
-    if (releases) b.epoch = epoch;
+    if (!releases) continue;
+    b.epoch = epoch;
+    clocks_cluster_met(*b.clocks);
   }
 }
 
@@ -171,7 +166,7 @@ void check_member_ended(Worker& w) {
   }
   for (unsigned i = 0; i < size(); i++) {
     const Far& far = the_blocks.last[c.rank][i];
-    if (far.epoch < the_blocks.met || far.epoch < the_blocks.reads_before[c.rank][i] || !far.epoch) continue;
+    if (far.epoch < the_blocks.met || !far.epoch || some_know(far.who.thread, far.epoch)) continue;
     note(far.who.write ? "write" : "read", "ended", far.p, far.bytes, far.who);
     w.failure.kind = FailureKind::finding;
     return;
@@ -214,36 +209,17 @@ void check_barrier_used(void* barrier, const char* what, const void* call) {
       stop(FailureKind::finding);
     }
   }
-  copy_starts = far;  // check_arrived() records an arrival in the mbarrier's notes
+  copy_starts = far;  // note_far_arrival() records an arrival in the mbarrier's notes
   check_access(barrier, 8, false, Manner::atomic, call);
   copy_starts = false;
 }
 
-void check_arrived(Barrier& b) {
-  Check& c = the_check;
-  if (!c.many || b.block == this_worker) return;
+void note_far_arrival(Barrier& b) {
+  const Check& c = the_check;
   BarrierNotes& n = b.notes;
   n.thread = linear_thread, n.block = c.block, n.pc = c.last_pc;
   n.phase = b.phase;
   n.epoch = now();
-  n.reads[c.rank] = n.epoch + 1;
-  new_epoch(c.rank);  // what it reads from now on is not before the arrival
-}
-
-void check_waited(Barrier& b) { b.notes.waited = b.phase; }
-
-// Orders what came before the arrivals before what comes after the waits. Time advances for all threads of the block,
-// which hides some races but never reports a false one.
-void check_phase_completed(Barrier& b) {
-  Check& c = the_check;
-  const unsigned rank = c.many ? b.block->rank : 0;
-  if (rank == c.rank) give_up_pending(), order_phase_completed();
-  begin_epoch(rank);
-  for (unsigned i = 0; c.many && i < size(); i++) {
-    uint32_t& before = the_blocks.reads_before[rank][i];
-    before = std::max(before, b.notes.reads[i]);
-    b.notes.reads[i] = 0;
-  }
 }
 
 }  // namespace emulator

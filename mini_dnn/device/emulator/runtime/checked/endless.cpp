@@ -1,19 +1,26 @@
 // Blocks that do not end: a limit on their steps, which are memory accesses and arrivals at barriers.
 #include <algorithm>
+#include <cstring>
 
 #include "../scheduler.h"
-#include "shadow.h"
+#include "access.h"
 
 namespace emulator {
 
 namespace {
 
-// A thread that polls what another one writes lets that one run: a GPU promises progress to all threads of a block.
-constexpr uint64_t TURN = 100'000;
-
 constexpr uint64_t POLL = 8;  // the cost in steps
 
-void set_pause() { the_check.pause = std::min(the_check.steps + TURN, the_check.step_limit); }
+void set_pause() { the_check.pause = std::min(the_check.steps + turn_steps(), the_check.step_limit); }
+
+// In the middle of an access, which may be one of the copy engine. A lane that works for its warp goes on.
+void let_others_run() {
+  if (this_worker->busy) return;
+  const bool starts = copy_starts;
+  copy_starts = false;
+  yield();
+  copy_starts = starts;
+}
 
 [[noreturn]] void give_up() {
   give_up_pending();
@@ -26,7 +33,7 @@ void set_pause() { the_check.pause = std::min(the_check.steps + TURN, the_check.
 void start_steps() {
   Check& c = the_check;
   c.steps = 0;
-  c.pause = std::min(TURN, c.step_limit);
+  set_pause();
 }
 
 void pause_steps(uint64_t pc) {
@@ -40,12 +47,25 @@ void pause_steps(uint64_t pc) {
     give_up();
   }
   set_pause();
-  yield();
+  let_others_run();
 }
 
-void pause_poll() {
-  the_check.steps += POLL;
-  yield();
+// A thread that reads a flag repeatedly lets other threads run, so that they can set it.
+void note_poll(const Access& a) {
+  constexpr unsigned POLLS = 64;
+  static struct {
+    const char* address;
+    unsigned thread, count;
+    uint64_t value;
+  } last;
+  uint64_t value = 0;
+  memcpy(&value, a.address, std::min(a.bytes, sizeof value));
+  if (a.address != last.address || linear_thread != last.thread || value != last.value) {
+    last = {a.address, linear_thread, 0, value};
+  } else if (++last.count % POLLS == 0) {
+    the_check.steps += POLL;
+    let_others_run();
+  }
 }
 
 void check_yield(Fiber* f) { f->wait = {nullptr, {}, unsigned(the_check.last_pc)}; }

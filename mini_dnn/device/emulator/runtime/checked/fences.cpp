@@ -7,6 +7,7 @@
 
 #include "../async.h"
 #include "access.h"
+#include "clocks.h"
 
 namespace emulator {
 
@@ -101,6 +102,7 @@ void note_barrier_made(Barrier& barrier) {
   barrier.notes.maker = linear_thread;
   barrier.notes.made = now();
   barrier.notes.made_pc = the_check.last_pc;
+  barrier.notes.number = number_of(barrier.address);
 }
 
 // The copy engine has to see that the mbarrier is one.

@@ -1,4 +1,4 @@
-#include "order.h"
+#include "clocks.h"
 
 #include <algorithm>
 #include <memory>
@@ -6,16 +6,7 @@
 
 namespace emulator {
 
-struct Flag;
-
 namespace {
-
-// Messages of a flag, from `first` on and before `last`, that a thread of a block has read.
-struct Known {
-  const Flag* flag;
-  uint32_t first, last;
-};
-using Knowledge = std::vector<Known>;
 
 // What comes before a fence: of the thread itself, of its warp and of its block. 0: nothing.
 struct Before {
@@ -23,22 +14,24 @@ struct Before {
 };
 
 // When threads last fenced before they met.
-using Times = std::shared_ptr<const std::vector<uint32_t>>;
+using FenceTimes = std::shared_ptr<const std::vector<uint32_t>>;
 
 // A flag that was set, and what comes before that.
 struct Message {
   uint64_t block;
   uint16_t thread;
-  uint32_t set;                   // when
-  Before near, far;               // for threads of the same block, and for those of others
-  Times fences;                   // of all threads of the block, before its last barrier
-  Times near_fences, far_fences;  // of its warp's lanes, before they last met
-  Knowledge known;                // what the thread knew at its fence
+  uint32_t set;                        // when
+  Before near, far;                    // for threads of the same block, and for those of others
+  FenceTimes fences;                   // of all threads of the block, before its last barrier
+  FenceTimes near_fences, far_fences;  // of its warp's lanes, before they last met
+  Knowledge known;                     // what the thread knew at its fence
+  SharedClock clock;                   // likewise
 };
 
 struct Fence {
   Before near, far;
   Knowledge known;
+  SharedClock clock;
   uint32_t number = 0;  // of the thread's fences so far
 };
 
@@ -54,12 +47,12 @@ struct Flag {
 };
 
 struct BlockOrder {
-  bool used = false, changed = false, learned = false;  // by the block; since its last barrier; flags read by the block
-  Times fences;
+  bool used = false, changed = false;  // by the block; since its last barrier
+  FenceTimes fences;
   uint32_t barriers = 0;  // barriers after fences
   uint32_t met = 0;       // when the last of them was
   struct OfWarp {
-    Times near_fences, far_fences;
+    FenceTimes near_fences, far_fences;
     uint32_t meetings = 0, met = 0;
   } warps[MAX_THREADS / WARP];
   Knowledge all;                      // what all threads know
@@ -73,16 +66,8 @@ namespace {
 std::unordered_map<uint64_t, std::unique_ptr<Flag>> flags;
 std::vector<std::unique_ptr<BlockOrder>> orders;
 
-void add(Knowledge& to, const Known& more) {
-  for (Known& k : to)
-    if (k.flag == more.flag && k.first == more.first) {
-      k.last = std::max(k.last, more.last);
-      return;
-    }
-  to.push_back(more);
-}
 void add(Knowledge& to, const Knowledge& more) {
-  for (const Known& k : more) add(to, k);
+  for (const Told& told : more) add(to, told);
 }
 
 // Different blocks have the same addresses for shared memory.
@@ -96,10 +81,12 @@ Flag* find_flag(const char* p, bool shared) {
 }
 
 bool covers(const Message& m, const Before& before, uint16_t who, uint32_t time) {
+  if (m.clock && m.clock->covers(who, time)) return true;
+  if (who >= LANDED) return false;  // the copies that an mbarrier counts
   if (time < before.block || (who / WARP == m.thread / WARP && time < before.warp)) return true;
   if (who == m.thread && time < before.thread) return true;
   if (m.fences && time < (*m.fences)[who]) return true;
-  const Times& fences = &before == &m.near ? m.near_fences : m.far_fences;
+  const FenceTimes& fences = &before == &m.near ? m.near_fences : m.far_fences;
   return fences && who / WARP == m.thread / WARP && time < (*fences)[who % WARP];
 }
 
@@ -110,8 +97,8 @@ struct Search {
   const char* p;
   Knowledge seen;
 
-  bool tells(const Known& k, uint64_t reader) {
-    for (const Known& s : seen)
+  bool tells(const Told& k, uint64_t reader) {
+    for (const Told& s : seen)
       if (s.flag == k.flag && s.first <= k.first && s.last >= k.last) return false;
     seen.push_back(k);
     const Flag& flag = *k.flag;
@@ -126,7 +113,7 @@ struct Search {
     for (const uint32_t i : flag.with_knowledge) {
       if (i >= k.last) break;
       if (i < k.first) continue;
-      for (const Known& further : flag.messages[i].known)
+      for (const Told& further : flag.messages[i].known)
         if (tells(further, flag.messages[i].block)) return true;
     }
     return false;
@@ -146,22 +133,33 @@ void order_block_started(BlockOrder* order) {
   if (order->used) *order = {};
 }
 
-void order_phase_completed() {
-  BlockOrder& o = *the_check.order;
-  if (!o.learned) return;
-  o.learned = false;
-  for (unsigned i = 0; i < this_worker->total; i++) {
-    add(o.all, o.known[i]);
-    o.known[i].clear();
-  }
+bool add(Knowledge& to, const Told& more) {
+  for (Told& k : to)
+    if (k.flag == more.flag && k.first == more.first) {
+      const bool changes = k.last < more.last;
+      k.last = std::max(k.last, more.last);
+      return changes;
+    }
+  to.push_back(more);
+  return true;
+}
+
+const Knowledge& flags_seen(const BlockOrder& o, unsigned thread) { return o.known[thread]; }
+
+void learn_flag(BlockOrder& o, unsigned thread, const Told& told) {
+  o.used = o.changed = true;
+  add(o.known[thread], told);
 }
 
 void order_block_met() {
   BlockOrder& o = *the_check.order;
   if (!o.changed) return;
   o.changed = false;
-  order_phase_completed();
   const unsigned total = this_worker->total;
+  for (unsigned i = 0; i < total; i++) {
+    add(o.all, o.known[i]);
+    o.known[i].clear();
+  }
   bool fenced = false;
   for (unsigned i = 0; i < total; i++) fenced |= o.fence[i].far.thread >= the_check.epoch;
   if (!fenced) return;
@@ -208,6 +206,7 @@ void note_fence(Scope scope) {
   if (scope == Scope::device) f.far = f.near;
   f.known = o.all;
   add(f.known, o.known[linear_thread]);
+  f.clock = known_now();
   f.number++;
 }
 
@@ -236,8 +235,8 @@ void note_flag_set(const char* p, bool shared, bool update) {
   if (update && latest == told + 1) return;
   latest = told + 1;
   const uint32_t number = flag.messages.size();
-  flag.messages.push_back(
-      {c.block, uint16_t(linear_thread), now(), f.near, f.far, o.fences, w.near_fences, w.far_fences, f.known});
+  flag.messages.push_back({c.block, uint16_t(linear_thread), now(), f.near, f.far, o.fences, w.near_fences,
+                           w.far_fences, f.known, f.clock});
   Message& m = flag.messages.back();
   if (o.fences || w.met) add(m.known, o.all);
   flag.of_block[c.block].push_back(number);
@@ -248,7 +247,7 @@ void note_flag_seen(const char* p, bool shared) {
   const Flag* flag = find_flag(p, shared);
   if (!flag || flag->first == flag->messages.size()) return;
   BlockOrder& o = *the_check.order;
-  o.used = o.changed = o.learned = true;
+  o.used = o.changed = true;
   add(o.known[linear_thread], {flag, flag->first, uint32_t(flag->messages.size())});
 }
 
@@ -258,7 +257,7 @@ bool has_learned(uint64_t block, uint16_t who, uint32_t time, const char* p) {
   Search search{block, who, time, p, {}};
   const BlockOrder& o = *c.order;
   for (const Knowledge* each : {&o.known[linear_thread], &o.all})
-    for (const Known& k : *each)
+    for (const Told& k : *each)
       if (search.tells(k, c.block)) return true;
   return false;
 }

@@ -9,6 +9,15 @@
 
 namespace emulator {
 
+struct Flag;
+// Messages of a flag, from `first` on and before `last`, that a thread of a block has read.
+struct Told {
+  const Flag* flag;
+  uint32_t first, last;
+};
+using Knowledge = std::vector<Told>;
+bool add(Knowledge& to, const Told& more);  // whether that is new
+
 enum class Scope : int { block, device };
 
 // The order of one block, by its slot. It is created on first use.
@@ -17,7 +26,8 @@ void forget_messages();                       // a launch begins
 void order_block_started(BlockOrder* order);  // at the beginning of a block
 void order_block_met();                       // its threads, at a barrier
 void order_warp_met(unsigned warp);
-void order_phase_completed();  // of an mbarrier of the block: all of its threads know what one of them has learned
+const Knowledge& flags_seen(const BlockOrder& order, unsigned thread);  // since the last barrier of the block
+void learn_flag(BlockOrder& order, unsigned thread, const Told& told);  // by an mbarrier
 void note_fence(Scope scope);
 
 // Whether a store of this thread publishes something: a fence came directly before it. It counts as stored.

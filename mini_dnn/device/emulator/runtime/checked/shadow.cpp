@@ -1,5 +1,5 @@
 // The state of checked mode; host.cpp has the functions by which the host sets it.
-#include "order.h"
+#include "clocks.h"
 #include "unset.h"
 
 #include <algorithm>
@@ -55,7 +55,9 @@ void add_shared(Check& c, unsigned shared_bytes) {
   auto first = c.regions.end() - c.target.shared_count;
   std::sort(first, c.regions.end(), by_start);
   c.shared_start = first->start;
-  c.shared_end = c.regions.back().start + c.regions.back().bytes + (64 << 10);  // what exceeds the last one
+  // And what exceeds the last one, but no further than this thread's memory: another block's may come next.
+  const OwnMemory own = own_memory(reinterpret_cast<const void*>(this_worker->run));
+  c.shared_end = std::min(c.regions.back().start + c.regions.back().bytes + (64 << 10), own.start + own.bytes);
   place_shared(c);
 }
 
@@ -118,6 +120,7 @@ void check_launch_started(Worker& w, unsigned shared_bytes) {
   static_cast<BlockCheck&>(c) = {};
   c.rank = w.rank;
   c.order = take_order(w.rank);  // those of suspended blocks come after them
+  c.clocks = take_clocks(w.rank);
   add_shared(c, shared_bytes);
   std::sort(c.regions.begin(), c.regions.end(), [](const Region& a, const Region& b) { return a.start < b.start; });
   mark_far_regions();
@@ -146,12 +149,14 @@ void check_block_started() {
   begin_epoch(0);
   c.cluster_epoch = c.epoch;
   order_block_started(c.order);
+  clocks_block_started(*c.clocks);
 }
 
 void check_block_barrier() {
   Check& c = the_check;
   give_up_pending();
   order_block_met();
+  clocks_block_met(*c.clocks);
   meet_wait(0, this_worker->total);
   begin_epoch(c.rank);
 }
@@ -171,6 +176,7 @@ void check_block_ended(Worker& w) {
 void check_warp_barrier(unsigned warp, unsigned mask) {
   the_check.warp_masks[warp] = mask;
   order_warp_met(warp);
+  clocks_warp_met(warp);
   meet_wait(warp * WARP, WARP);
   the_check.warp_epochs[warp] = new_epoch(the_check.rank);
   the_check.tokens[warp] = NO_TOKEN;

@@ -5,7 +5,7 @@
 // Everything at one time belongs to one block. Two accesses of different threads of a block are ordered if one is older
 // than the block's last barrier, or if both are in one warp whose lanes have met in between. Those of two blocks of a
 // cluster are ordered if a memory-ordering barrier of the cluster came in between, see checked/cluster.cpp. All others
-// are ordered by a fence and a flag, see checked/order.h.
+// are ordered by an mbarrier, see checked/clocks.h, or by a fence and a flag, see checked/order.h.
 #pragma once
 #include <vector>
 
@@ -70,7 +70,9 @@ struct Region {
 constexpr size_t RECENT = 1024;
 constexpr uint32_t NO_TOKEN = ~uint32_t(0);  // no cell has it
 
-struct BlockOrder;  // checked/order.h
+struct Barrier;      // async.h
+struct BlockOrder;   // checked/order.h
+struct BlockClocks;  // checked/clocks.h
 
 // The state of one block. It is put aside while another block of its cluster runs.
 struct BlockCheck {
@@ -82,7 +84,9 @@ struct BlockCheck {
   uint32_t epoch = FIRST_EPOCH;                   // of its last barrier
   uint32_t warp_epochs[MAX_THREADS / WARP] = {};  // when the lanes of each warp last met
   uint32_t cluster_epoch = 0;                     // when the block or its cluster began
+  uint32_t arrivals[MAX_THREADS / WARP] = {};     // when a lane of each warp last arrived at an mbarrier
   BlockOrder* order = nullptr;                    // what its threads have fenced and seen
+  BlockClocks* clocks = nullptr;                  // what they know by mbarriers
   // `finding` is not reported yet: a read of unwritten shared memory, or a race, which may be caused by threads that
   // wait at different barriers.
   bool pending = false;
@@ -187,13 +191,14 @@ inline uint64_t linear(const uint3& block) {
 }
 
 // checked/ahead.cpp: the order of early launches
-void begin_launch_order();                       // a launch starts
-void begin_ahead();                              // a block or cluster starts: none of its threads has waited
-bool is_ahead();                                 // whether this thread is not ordered after ptx::grid_wait()
-void follow_wait();                              // this thread saw an mbarrier or flag of a thread that may have waited
-void meet_wait(unsigned first, unsigned count);  // these threads of the block have met at a barrier
-void meet_wait_of_cluster();                     // all threads of the cluster have met at a barrier
-const char* kernel_of(uint32_t epoch);           // the kernel of the launch that this epoch belongs to
+void begin_launch_order();                           // a launch starts
+void begin_ahead();                                  // a block or cluster starts: none of its threads has waited
+bool is_ahead();                                     // whether this thread is not ordered after ptx::grid_wait()
+void follow_wait();                                  // this thread saw a flag of a thread that may have waited
+void follow_thread(unsigned rank, unsigned thread);  // the same for a thread that is ordered after one that has waited
+void meet_wait(unsigned first, unsigned count);      // these threads of the block have met at a barrier
+void meet_wait_of_cluster();                         // all threads of the cluster have met at a barrier
+const char* kernel_of(uint32_t epoch);               // the kernel of the launch that this epoch belongs to
 
 // checked/heap.cpp
 struct Access;
@@ -207,8 +212,7 @@ void forget_freed();
 // checked/cluster.cpp
 void check_member_ended(Worker& worker);  // of a cluster; may set worker.failure
 int shared_of(const char* p);             // the rank of the block that owns this shared memory; -1: none
-// Whether an access of another block is ordered before what this one does now
-bool is_ordered(uint32_t epoch, bool read);
+void note_far_arrival(Barrier& barrier);  // of this thread, at an mbarrier of another block
 void note_far(const Region& r, const char* address, size_t bytes, bool write, uint64_t pc);  // in another block
 void check_not_gone(unsigned rank, const char* p, size_t bytes, const char* what, uint64_t pc);
 
@@ -216,11 +220,11 @@ void check_not_gone(unsigned rank, const char* p, size_t bytes, const char* what
 enum class Schedule : int { forward, reverse, random };
 void start_schedule(uint64_t blocks, unsigned threads);  // of a launch
 Schedule schedule();
+uint64_t turn_steps();  // of a thread, until others run
 
 void start_calls();                     // through pointers: checked/calls.cpp
 void start_steps();                     // of a block
 void pause_steps(uint64_t pc);          // lets others run first; or the block has run for too long
-void pause_poll();                      // lets others run first
 const char* lane_state(unsigned lane);  // why a lane of this thread's warp did not arrive, in words
 
 [[noreturn]] void report(FindingKind kind, const char* type, const void* pc);  // without an array

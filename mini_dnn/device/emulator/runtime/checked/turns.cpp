@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "order.h"
+#include "clocks.h"
 
 namespace emulator {
 
@@ -49,6 +49,7 @@ void check_block_chosen(Worker& w, bool begins) {
     fresh.words = c.words, fresh.words_bytes = c.words_bytes;
     fresh.stacks = w.stacks;
     fresh.order = take_order(MAX_CLUSTER + a.number);
+    fresh.clocks = take_clocks(MAX_CLUSTER + a.number);
     static_cast<BlockCheck&>(c) = fresh;
     std::vector<Cell> cells;
     if (!spare.empty()) cells = std::move(spare.back()), spare.pop_back();
