@@ -164,7 +164,7 @@ def test_a_growth_run_of_other_code_replaces_nothing(tmp_path: Path) -> None:
 
 def test_growth_alone_makes_no_report(tmp_path: Path) -> None:
     serving = stored(tmp_path, fake_serving(growth=final_growth(0.33, 0.27)))
-    with pytest.raises(DataError, match="the cost of serving is shown with op times of the same device"):
+    with pytest.raises(DataError, match="files of other kinds are shown with op times of the same device"):
         load([serving])
     untimed = fake_record([fake_row("m1/direct", 100, "conv1", None)])
     assert len(load([serving, stored(tmp_path, untimed, "bench.json")]).rows) == 3

@@ -112,5 +112,5 @@ def test_files_that_are_refused(kind: str, name: str, value: Any, message: str, 
 
 
 def test_serving_alone_makes_no_report(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="the cost of serving is shown with op times of the same device"):
+    with pytest.raises(DataError, match="files of other kinds are shown with op times of the same device"):
         load([stored(tmp_path, fake_serving())])
