@@ -34,8 +34,6 @@ struct Flights {
 
 bool only_reads(CopyKind kind) { return is_store(kind) || kind == CopyKind::product; }  // shared memory
 
-uint64_t pc_of(const void* call) { return static_cast<const char*>(call) - the_check.target.base; }
-
 Party this_thread(const void* call) { return {0, 0, linear_thread, the_check.block, pc_of(call)}; }
 Party starter(const Flight& f) { return {0, 0, f.thread, f.block, f.pc}; }
 
