@@ -18,7 +18,7 @@ from browser import Browser, find_chromium
 from hypothesis import HealthCheck, settings
 
 from mini_dnn.device import Device, open_device
-from mini_dnn.device.emulator import EmulatorDevice
+from mini_dnn.device.emulator import EmulatorDevice, runtime_build
 from mini_dnn.device.emulator.compiler import find_compiler
 from mini_dnn.device.emulator.runtime_build import build_runtime
 from mini_dnn.errors import DeviceError
@@ -174,6 +174,12 @@ def browser() -> Iterator[Browser]:
         pytest.skip("no Chromium: apt-get install chromium")
     with closing(Browser(program)) as started:
         yield started
+
+
+@pytest.fixture
+def unoptimised_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A runtime that is compiled for a single test, and therefore in half the time."""
+    monkeypatch.setattr(runtime_build, "RUNTIME_FLAGS", (*runtime_build.RUNTIME_FLAGS, "-O0"))
 
 
 @pytest.fixture
