@@ -190,8 +190,9 @@ def unplotted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def plotted_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reports whose plots are drawn for one background and in one format, instead of two each."""
+    """Reports whose plots are drawn for one background, in one format and coarsely."""
     render = theme._render
+    monkeypatch.setattr(theme, "DOTS_PER_INCH", 40)
     monkeypatch.setattr(
         theme, "_render", lambda draw, on, form: render(draw, on, form) if form == "png" else b""
     )

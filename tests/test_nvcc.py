@@ -35,7 +35,7 @@ def different_defines(variant: Variant) -> list[Defines]:
 IN_TURN_AND_TOGETHER = ((3072, 3072, 3072), (1840, 288, 1960), (1704, 3072, 1672))
 WARPGROUPS: list[tuple[str, Any]] = [  # variants that use their products
     *((name, LAYER_2) for name in ("layers/custom", "m3/fp32_split")),
-    *(("layers/fused", ConvPoolShape(**LAYER_2.fields, pool=pool)) for pool in (2, 4)),
+    ("layers/fused", ConvPoolShape(**LAYER_2.fields, pool=4)),
     *(("networks/lenet/tensor_cores", batch) for batch in (LenetBatch(9), LenetBatch(999, True, 28))),
     ("gemm/v11_ahead", GemmShape(2048, 2048, 2048, "fp16", "fp16")),
     ("gemm/v11_ahead", GemmShape(6304, 3072, 768, "fp16", "fp16", constant="b")),

@@ -236,6 +236,7 @@ def test_more_than_a_page_can_show_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.exhaustive
+@pytest.mark.usefixtures("unplotted")
 def test_a_page_has_room_for_as_many_as_are_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mini_dnn.report.page.figures", lambda board, suffix: [])  # drawing takes ten seconds
     rows = [fake_row("m1/direct", 100, "conv1", 1.0 + n) | {"variant": f"v{n}"} for n in range(200)]
