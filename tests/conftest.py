@@ -18,7 +18,7 @@ from browser import Browser, find_chromium
 from hypothesis import HealthCheck, settings
 
 from mini_dnn.device import Device, open_device
-from mini_dnn.device.emulator import EmulatorDevice
+from mini_dnn.device.emulator import EmulatorDevice, runtime_build
 from mini_dnn.device.emulator.compiler import find_compiler
 from mini_dnn.device.emulator.runtime_build import build_runtime
 from mini_dnn.errors import DeviceError
@@ -177,6 +177,12 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
+def unoptimised_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A runtime that is compiled for a single test, and therefore in half the time."""
+    monkeypatch.setattr(runtime_build, "RUNTIME_FLAGS", (*runtime_build.RUNTIME_FLAGS, "-O0"))
+
+
+@pytest.fixture
 def unplotted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports without plots, which take most of the time, for tests of the other parts."""
     monkeypatch.setattr(theme, "_render", lambda draw, on, form: b"")
@@ -184,8 +190,9 @@ def unplotted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def plotted_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reports whose plots are drawn for one background and in one format, instead of two each."""
+    """Reports whose plots are drawn for one background, in one format and coarsely."""
     render = theme._render
+    monkeypatch.setattr(theme, "DOTS_PER_INCH", 40)
     monkeypatch.setattr(
         theme, "_render", lambda draw, on, form: render(draw, on, form) if form == "png" else b""
     )

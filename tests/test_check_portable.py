@@ -64,6 +64,7 @@ def with_clang(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.exhaustive
+@pytest.mark.usefixtures("unoptimised_runtime")
 def test_ucontext(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """This is a single test, because it needs its own runtime."""
     devices = []

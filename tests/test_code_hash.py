@@ -273,6 +273,9 @@ def former_rule(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("mini_dnn.device.code_hash.python_files", python_files)
     monkeypatch.setattr("mini_dnn.device.code_hash._is_text", is_text)
+    monkeypatch.setattr(
+        "mini_dnn.device.code_hash.python_code", python_code.__wrapped__
+    )  # not from its cache
 
 
 @pytest.mark.parametrize("file", sorted(RESULTS.glob("*.json")), ids=lambda path: path.stem)

@@ -28,7 +28,7 @@ def tile(memory: np.ndarray, rows: int, columns: int, layout: str) -> np.ndarray
 @pytest.mark.parametrize(("shape", "layouts", "accumulator"), CASES)
 @pytest.mark.parametrize("shared", [0, 1])
 def test_product(
-    emulator: EmulatorDevice,
+    quick_emulator: EmulatorDevice,
     shape: tuple[int, int, int],
     layouts: tuple[str, str, str],
     accumulator: str,
@@ -37,7 +37,7 @@ def test_product(
     m, n, k = shape
     a_layout, b_layout, d_layout = layouts
     kernels = Kernels(
-        emulator,
+        quick_emulator,
         "wmma.cu",
         **dict(zip(("SHAPE_M", "SHAPE_N", "SHAPE_K"), shape, strict=True)),
         LAYOUT_A=a_layout,

@@ -71,7 +71,9 @@ def test_nothing_in_checked_mode(C: int, pool: int, variant: Variant, rng: np.ra
 
 
 @pytest.mark.skipif(find_nvcc() is None, reason="no nvcc: the CUDA toolkit is not installed")
-@pytest.mark.parametrize(("layer", "arch"), sampled(OPERATION.course, ["sm_75", "sm_80", "sm_90a"], one_of=4))
+@pytest.mark.parametrize(
+    ("layer", "arch"), sampled(OPERATION.course, ["sm_75", "sm_80", "sm_90a"], one_of=4, least=2)
+)
 def test_compiles(layer: str, arch: str, variant: Variant) -> None:
     defines = variant.defines_for(OPERATION.course[layer])
     assert build_cubin(variant.source, defines, arch)[:4] == b"\x7fELF"

@@ -37,7 +37,7 @@ def agrees(problem: GemmShape, tile: Any, device: Device, monkeypatch: pytest.Mo
     return solved(V8, problem, device, seed=1).ok
 
 
-@pytest.mark.parametrize(("problem", "tile"), sampled(SHAPES, TILES, one_of=6, least=3))
+@pytest.mark.parametrize(("problem", "tile"), sampled(SHAPES, TILES, one_of=8, least=4))
 def test_every_tile_does_every_shape(
     problem: GemmShape, tile: Any, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -60,8 +60,7 @@ def test_operands_that_end_within_a_piece(
         pytest.param(GemmShape(35, 150, 69, "fp16", "fp16", "tn", 2), TILES[3]),
         *(
             pytest.param(GemmShape(130, 137, 135, "bf16", "bf16", "tt"), tile, marks=exhaustive_unless(False))
-            for tile in TILES
-            if tile.split <= 2
+            for tile in [tile for tile in TILES if tile.split <= 2][::2]
         ),
     ],
 )

@@ -36,7 +36,7 @@ def tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 
 @pytest.mark.parametrize(
-    ("problem", "tile"), sampled(SHAPES, TILES, one_of=6, least=2), indirect=["tile"], ids=str
+    ("problem", "tile"), sampled(SHAPES, TILES, one_of=6, least=3), indirect=["tile"], ids=str
 )
 def test_every_tile_does_every_shape(problem: LinearShape, tile: Any, device: Device) -> None:
     arrays = LINEAR.inputs(problem, seed=1)

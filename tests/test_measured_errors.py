@@ -13,7 +13,7 @@ from mini_dnn.report.stale import why_stale
 Errors = dict[tuple[str, str], float]  # the largest error of a variant at a problem
 
 # Products of halves by wgmma and mma.sync, three of each number's parts; WMMA of TF32 numbers, and of halves.
-ON_IMAGES = ["layers/custom", "m3/fp32_split", "m3/tensor_cores", "m3/tensor_cores_fp16"]
+ON_IMAGES = ["layers/custom", "m3/fp32_split", "m3/tensor_cores_fp16"]
 
 
 def errors(file: Path, names: list[str], batch: int, at: str = "") -> Errors:

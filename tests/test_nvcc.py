@@ -35,10 +35,10 @@ def different_defines(variant: Variant) -> list[Defines]:
 IN_TURN_AND_TOGETHER = ((3072, 3072, 3072), (1840, 288, 1960), (1704, 3072, 1672))
 WARPGROUPS: list[tuple[str, Any]] = [  # variants that use their products
     *((name, LAYER_2) for name in ("layers/custom", "m3/fp32_split")),
-    *(("layers/fused", ConvPoolShape(**LAYER_2.fields, pool=pool)) for pool in (2, 4)),
+    ("layers/fused", ConvPoolShape(**LAYER_2.fields, pool=4)),
     *(("networks/lenet/tensor_cores", batch) for batch in (LenetBatch(9), LenetBatch(999, True, 28))),
-    *(("gemm/v11_ahead", GemmShape(2048, 2048, 2048, "fp16", "fp16", constant=b)) for b in ("", "b")),
-    *(("gemm/v11_ahead", GemmShape(6304, 3072, 768, "fp16", "fp16", constant=b)) for b in ("", "b")),
+    ("gemm/v11_ahead", GemmShape(2048, 2048, 2048, "fp16", "fp16")),
+    ("gemm/v11_ahead", GemmShape(6304, 3072, 768, "fp16", "fp16", constant="b")),
     ("gemm/v11_ahead", GemmShape(3136, 2128, 1688, "fp16", "fp16")),
     *(("gemm/v16_pingpong", GemmShape(*sizes, "fp16", "fp16")) for sizes in IN_TURN_AND_TOGETHER),
     *(("gemm/v14_mixed", GemmShape(4096, 4096, 4096, "fp16", "fp16", layout)) for layout in ("nn", "tt")),
@@ -46,21 +46,26 @@ WARPGROUPS: list[tuple[str, Any]] = [  # variants that use their products
 ]
 
 
-def compilations(variant: Variant) -> set[tuple[str, int, int]]:
-    """Name, architecture and index of the macros: the first for the oldest architecture, the last for 90.
+def compilations() -> list[tuple[str, int, int]]:
+    """Name, architecture and index of the macros.
 
-    Code that is the same for both architectures is compiled only for the older one. Variants in `WARPGROUPS`
-    are compiled for 90 below.
+    Each variant is compiled for its oldest architecture, with its first or its last macros: neighbours take
+    them in turn. It is also compiled for 90 if its code is different there. Variants in `WARPGROUPS` are
+    compiled for 90 below.
     """
-    oldest, last = max(75, variant.min_arch), len(different_defines(variant)) - 1
-    first = {(variant.name, oldest, 0)}
-    differs = last > 0 or any("__CUDA_ARCH" in text for text in texts(variant.source))
-    if not differs or variant.name in dict(WARPGROUPS):
-        return first
-    return first | {(variant.name, 90, last)}
+    found = []
+    below = dict(WARPGROUPS)
+    for at, name in enumerate(name for name in names() if find(name).plan):
+        variant = find(name)
+        oldest, last = max(75, variant.min_arch), len(different_defines(variant)) - 1
+        if oldest < 90 or name not in below:
+            found.append((name, oldest, last * (at % 2)))
+        if oldest < 90 and name not in below and any("__CUDA_ARCH" in text for text in texts(variant.source)):
+            found.append((name, 90, last * (1 - at % 2)))
+    return found
 
 
-COMPILATIONS = [case for name in names() if find(name).plan for case in sorted(compilations(find(name)))]
+COMPILATIONS = compilations()
 
 
 @needs_nvcc

@@ -70,7 +70,7 @@ def cut_as(name: str, bands: int, **sizes: int | bool) -> Variant:
 SIDES = [(17, 19, 3, 3), (14, 21, 4, 2), (19, 16, 7, 5), (9, 15, 2, 6)]  # H, W, R, S
 
 
-@pytest.mark.parametrize(("sides", "C", "name"), sampled(SIDES, range(1, 5), NAMES, one_of=4, least=2))
+@pytest.mark.parametrize(("sides", "C", "name"), sampled(SIDES, range(1, 5), NAMES, one_of=4, least=4))
 def test_odd_sizes(
     sides: tuple[int, ...], C: int, name: str, device: Device, rng: np.random.Generator
 ) -> None:
@@ -97,7 +97,9 @@ def test_whole_images_or_bands(C: int, name: str, device: Device, rng: np.random
         np.testing.assert_array_equal(conv2d(x, w, cut_as(name, bands, **t), device), whole)
 
 
-@pytest.mark.parametrize(("C", "sides"), sampled(range(1, 5), [(1, 1), (3, 4), (7, 7), (6, 9)], one_of=4))
+@pytest.mark.parametrize(
+    ("C", "sides"), sampled(range(1, 5), [(1, 1), (3, 4), (7, 7), (6, 9)], one_of=4, least=2)
+)
 def test_sizes_are_the_kernels(C: int, sides: tuple[int, int], quick_emulator: EmulatorDevice) -> None:
     """`Quads` and ``quads::Filter`` compute the same sizes for a filter."""
     R, S = sides

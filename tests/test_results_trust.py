@@ -236,6 +236,7 @@ def test_more_than_a_page_can_show_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.exhaustive
+@pytest.mark.usefixtures("unplotted")
 def test_a_page_has_room_for_as_many_as_are_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mini_dnn.report.page.figures", lambda board, suffix: [])  # drawing takes ten seconds
     rows = [fake_row("m1/direct", 100, "conv1", 1.0 + n) | {"variant": f"v{n}"} for n in range(200)]
@@ -303,7 +304,7 @@ def believed(path: Path) -> str | None:
     return repr((results.rows, results.servings, results.peers)).replace(str(path), "")
 
 
-@pytest.mark.parametrize("count", [200, pytest.param(1000, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("count", [200, pytest.param(500, marks=pytest.mark.exhaustive)])
 def test_no_mutation_of_a_file_changes_what_is_believed(count: int, tmp_path: Path) -> None:
     rng = random.Random(count)
     record = sealed(small())
@@ -328,7 +329,7 @@ def test_no_mutation_of_a_file_changes_what_is_believed(count: int, tmp_path: Pa
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("count", [25, pytest.param(150, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("count", [25, pytest.param(100, marks=pytest.mark.exhaustive)])
 def test_a_sealed_lie_ends_in_a_page_or_in_one_line(count: int, tmp_path: Path) -> None:
     """Anyone can seal a changed file, and may claim anything within the ranges.
 

@@ -293,7 +293,7 @@ def traced_at_first(contents: Iterator[bytes]) -> Iterator[bytes]:
 
 
 TRACED = 30
-COUNTS = [60, pytest.param(1000, marks=pytest.mark.exhaustive)]
+COUNTS = [60, pytest.param(500, marks=pytest.mark.exhaustive)]
 
 
 @pytest.mark.parametrize("count", COUNTS)

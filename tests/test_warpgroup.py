@@ -137,7 +137,7 @@ def test_not_swizzled(on_hopper: Device, rng: np.random.Generator, apart: bool) 
 
 @pytest.mark.exhaustive
 @pytest.mark.skipif(find_nvcc() is None, reason="no nvcc: the CUDA toolkit is not installed")
-@pytest.mark.parametrize(("columns", "kind", "transposed_a", "transposed_b"), KINDS)
+@pytest.mark.parametrize(("columns", "kind", "transposed_a", "transposed_b"), KINDS[1::2])
 def test_there_with_nvcc(columns: int, kind: str, transposed_a: bool, transposed_b: bool) -> None:
     cubin = build_cubin(FOLDER / SOURCE, defined(columns, kind, transposed_a, transposed_b), "sm_90a")
     assert b"product" in cubin

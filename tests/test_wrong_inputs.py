@@ -56,6 +56,7 @@ def test_a_wrong_argument_is_one_line(words: list[str], capsys: Output) -> None:
     assert "--help' explains the arguments" in err
 
 
+@pytest.mark.usefixtures("unplotted")
 @pytest.mark.parametrize("words", [["assign", "m1"], ["report", "benchmarks/results/h200-d.json"]])
 def test_a_file_where_a_folder_is_needed(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output

@@ -65,6 +65,7 @@ def cpp_code(text: str) -> str:
     return "\n".join(lines)
 
 
+@cache
 def python_code(text: str) -> str:
     """Return the syntax tree of a ``variant.py`` without docstrings, imports of mini_dnn and ``idea=``.
 

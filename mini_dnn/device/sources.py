@@ -6,6 +6,7 @@ import ast
 import hashlib
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from mini_dnn.paths import PACKAGE
@@ -35,7 +36,7 @@ def included(file: Path, line: str) -> Path | None:
     ``#include "..."`` is resolved relative to the file, ``#include <mini_dnn/...>`` among the project's
     headers.
     """
-    match = LOCAL_INCLUDE.match(line)
+    match = LOCAL_INCLUDE.match(line) if "include" in line else None
     if match is None:
         return None
     path = file.parent / match["local"] if match["local"] else INCLUDE / match["shared"]
@@ -104,7 +105,8 @@ def python_files(description: Path) -> list[Path]:
     return files
 
 
-def _imported(text: str) -> set[str]:
+@cache
+def _imported(text: str) -> frozenset[str]:
     """The names of all imported modules, and of what is imported from them."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(text)):
@@ -112,7 +114,7 @@ def _imported(text: str) -> set[str]:
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return names
+    return frozenset(names)
 
 
 def source_hash(source: Path) -> str:

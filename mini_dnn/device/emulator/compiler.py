@@ -28,7 +28,7 @@ OLDEST = {"g++": 11, "clang++": 16}  # these support C++20's source_location
 MAX_FRAME_BYTES = 48 * 1024
 
 COMMON = ("-std=c++20", "-O3", "-march=native", "-fPIC", "-U_FORTIFY_SOURCE", "-fvisibility=hidden")
-RUNTIME_FLAGS = (*COMMON, "-pthread")
+RUNTIME_FLAGS = (*COMMON, "-pthread", "-DEMULATOR_RUNTIME")
 RUNTIME_LINK_FLAGS = ("-shared",)
 # Two modules may have inline functions of the same name with different tile sizes: neither may replace the
 # other. Kernels have their own heap: runtime/heap.cpp.

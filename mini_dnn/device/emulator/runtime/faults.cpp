@@ -18,9 +18,9 @@ namespace emulator {
 
 namespace {
 
-constexpr int SIGNALS[] = {SIGSEGV, SIGBUS, SIGFPE, SIGTRAP};
+constexpr int FAULTS[] = {SIGSEGV, SIGBUS, SIGFPE, SIGTRAP};
 constexpr int COUNT = 3 + CHECKED;  // SIGTRAP is only used in checked mode
-struct sigaction previous[4];
+struct sigaction before[4];
 
 FailureKind kind_of(Worker& w, int signal, const siginfo_t& info) {
   if (info.si_code == SI_TKILL) return FailureKind::cancelled;  // pool.cpp: a launch that cannot be waited for
@@ -44,7 +44,7 @@ void on_fault(int signal, siginfo_t* info, void* state) {
   if (w && !w->in_kernel && info->si_code == SI_TKILL) return;  // cancelled just after its last block
   if (!w || !w->in_kernel) {  // not ours: the instruction runs again, with the previous handler
     for (int i = 0; i < COUNT; i++)
-      if (SIGNALS[i] == signal) sigaction(signal, &previous[i], nullptr);
+      if (FAULTS[i] == signal) sigaction(signal, &before[i], nullptr);
     return;
   }
   w->failure.kind = FailureKind::none;
@@ -68,11 +68,11 @@ void install_fault_handlers() {
   struct sigaction action = {};
   action.sa_sigaction = on_fault;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-  for (int i = 0; i < COUNT; i++) sigaction(SIGNALS[i], &action, &previous[i]);
+  for (int i = 0; i < COUNT; i++) sigaction(FAULTS[i], &action, &before[i]);
 }
 
 void restore_fault_handlers() {
-  for (int i = 0; i < COUNT; i++) sigaction(SIGNALS[i], &previous[i], nullptr);
+  for (int i = 0; i < COUNT; i++) sigaction(FAULTS[i], &before[i], nullptr);
 }
 
 void watch_faults() {

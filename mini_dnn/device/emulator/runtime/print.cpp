@@ -12,14 +12,14 @@ namespace emulator {
 
 namespace {
 constexpr size_t PRINT_BYTES = 1 << 20;  // a GPU's default, too
-std::mutex mutex;
+std::mutex printing;
 std::string printed;
 bool overflowed;
 
 void keep(const char* text, size_t bytes) {
   this_worker->in_kernel = false;  // a launch must not be cancelled while this thread holds the mutex
   {
-    std::lock_guard lock(mutex);
+    std::lock_guard lock(printing);
     overflowed |= printed.size() + bytes > PRINT_BYTES;
     if (!overflowed) printed.append(text, bytes);
   }
@@ -62,7 +62,7 @@ using namespace emulator;
 // The text since the last call, valid until the next one. nullptr: nothing was printed.
 extern "C" __attribute__((visibility("default"))) const char* emulator_printed() {
   static std::string text;
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(printing);
   if (printed.empty()) return nullptr;
   text = std::move(printed);
   if (overflowed) text += "[more was printed: only the first MiB of a launch is kept]\n";

@@ -115,18 +115,18 @@ uint64_t mixed(uint64_t history, const ProductCall& c, Site site) {
   return history;
 }
 
-struct Waiting {
+struct Awaited {
   unsigned groups;
   const float* d;
   const void* call;
 };
 
 // The sums that a wait is for must not be in flight after it.
-void check_sums(const WarpProducts& w, const Waiting& waiting, Site site) {
+void check_sums(const WarpProducts& w, const Awaited& awaited, Site site) {
   for (const Product& p : w.queue) {
-    if (!waiting.d || p.d[linear_thread % WARP] != waiting.d) continue;
-    check_sums_under_way(p, waiting.call);
-    fail("wgmma_wait<%u> (%s:%u): the sums passed to it are still in flight, in the product of line %u", waiting.groups,
+    if (!awaited.d || p.d[linear_thread % WARP] != awaited.d) continue;
+    check_sums_under_way(p, awaited.call);
+    fail("wgmma_wait<%u> (%s:%u): the sums passed to it are still in flight, in the product of line %u", awaited.groups,
          site.file_name(), site.line(), p.site.line());
   }
 }
@@ -146,7 +146,7 @@ void finish(void* const* arguments, unsigned arrived) {
           "wgmma_wait (%s:%u) needs the same from all lanes of a warp, and lane %u has started %u products in %u "
           "groups, others %zu in %zu",
           file, line, lane, w.started[lane], w.committed[lane], w.queue.size(), w.groups.size());
-  const auto& mine = *static_cast<const Waiting*>(arguments[linear_thread % WARP]);
+  const auto& mine = *static_cast<const Awaited*>(arguments[linear_thread % WARP]);
   const unsigned left = std::min<size_t>(mine.groups, w.groups.size()), over = w.groups.size() - left;
   const unsigned count = over ? w.groups[over - 1] : 0;
   make(w.queue.data(), w.queue.data() + count);
@@ -251,8 +251,8 @@ void product_commit(Site site) {
 }
 
 void product_wait(unsigned groups, const float* d, Site site) {
-  Waiting waiting{groups, d, CALL};
-  warp_barrier(ALL_LANES, &waiting, finish, "wgmma_wait", site);
+  Awaited awaited{groups, d, CALL};
+  warp_barrier(ALL_LANES, &awaited, finish, "wgmma_wait", site);
 }
 
 void forget_products(Worker& worker) {

@@ -86,7 +86,8 @@ unsigned converged_lanes(Site site) {
   return lanes;
 }
 
-bool release_partial_group(Worker& w) {
+// These two are not inlined: works_for_warp() in checked/stack.cpp looks for a frame below that of the thread's start.
+[[gnu::noinline]] bool release_partial_group(Worker& w) {
   for (unsigned first = 0; first < w.total; first += WARP) {
     Warp& warp = w.warps[first / WARP];
     for (int i = 0; i < warp.open; i++) {
@@ -98,7 +99,7 @@ bool release_partial_group(Worker& w) {
   return false;
 }
 
-void thread_left_warp(Worker& w, unsigned linear) {
+[[gnu::noinline]] void thread_left_warp(Worker& w, unsigned linear) {
   Warp& warp = w.warps[linear / WARP];
   warp.exited |= 1u << linear % WARP;
   for (int i = warp.open; i-- > 0;) {

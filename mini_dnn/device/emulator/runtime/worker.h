@@ -1,7 +1,6 @@
 // A worker: the operating-system thread that runs blocks, one at a time, and its data. Each block of a cluster has its
 // own worker: cluster.h.
 #pragma once
-#define EMULATOR_RUNTIME
 #include <csetjmp>
 #include <cstdio>
 #include <cstring>

@@ -214,8 +214,7 @@ void check_more(const void* address, size_t bytes, bool write, const void* pc) {
 void note_plain_read(Cell& cell, uint64_t line) { note_read<true>(cell, line, Manner::plain); }
 
 void check_read_only_load(const void* address, size_t bytes, const void* pc) {
-  const Access a = {static_cast<const char*>(address), bytes, false, Manner::plain,
-                    uint64_t(static_cast<const char*>(pc) - the_check.target.base)};
+  const Access a = {static_cast<const char*>(address), bytes, false, Manner::plain, pc_of(pc)};
   const Region* r = find(a);
   if (!r || !r->cells) return;
   const size_t first = (a.address - r->start) >> r->shift, last = (a.address + a.bytes - 1 - r->start) >> r->shift;

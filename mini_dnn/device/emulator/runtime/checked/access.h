@@ -15,6 +15,9 @@ struct Access {
   bool update = false;  // an atomic that has read the value it overwrites
 };
 
+// The place of a call or an access in the library of the kernels.
+inline uint64_t pc_of(const void* call) { return static_cast<const char*>(call) - the_check.target.base; }
+
 void check_cells(const Region& r, const Access& a);
 void note_poll(const Access& a);  // a thread that reads a flag repeatedly lets others run
 void check_read_only_load(const void* address, size_t bytes, const void* pc);
@@ -97,7 +100,7 @@ inline bool is_settled(const Region& r, const Cell& cell) {
                                                 const void* pc, bool update = false) {
   Check& c = the_check;
   const auto* p = static_cast<const char*>(address);
-  const Access a = {p, bytes, write, manner, uint64_t(static_cast<const char*>(pc) - c.target.base), update};
+  const Access a = {p, bytes, write, manner, pc_of(pc), update};
   const Region* r = c.recent[a.pc % RECENT];
   if (!r || !holds(*r, a)) {
     if (is_own_variable(address, bytes)) return;
@@ -166,7 +169,7 @@ template <bool write>
 template <bool write>
 [[gnu::always_inline]] inline void check_plain(const void* address, size_t bytes, const void* pc) {
   Check& c = the_check;
-  const uint64_t line = uint64_t(static_cast<const char*>(pc) - c.target.base);
+  const uint64_t line = pc_of(pc);
   const Region* r = plain_region<write>(line);
   if (!r) return is_own_variable(address, bytes) ? void() : check_slowly(address, bytes, write, pc);
   const size_t offset = static_cast<const char*>(address) - r->start;
@@ -194,7 +197,7 @@ void check_more(const void* address, size_t bytes, bool write, const void* pc); 
 template <size_t bytes, bool write>
 [[gnu::always_inline]] inline void check_cell(const void* address, const void* pc) {
   Check& c = the_check;
-  const uint64_t line = uint64_t(static_cast<const char*>(pc) - c.target.base);
+  const uint64_t line = pc_of(pc);
   const Region* r = plain_region<write>(line);
   if (!r || r->mask != bytes - 1)
     return is_own_variable(address, bytes) ? void() : check_more(address, bytes, write, pc);

@@ -36,8 +36,6 @@ struct {
 
 unsigned size() { return this_worker->cluster->size; }
 
-uint64_t pc_of(const void* call) { return static_cast<const char*>(call) - the_check.target.base; }
-
 const Region* region_of(const char* p) {
   for (const Region& r : the_check.regions)
     if (p >= r.start && p < r.start + r.bytes) return &r;

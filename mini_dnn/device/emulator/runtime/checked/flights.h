@@ -28,7 +28,6 @@ struct Flights {
 extern Flights flights;
 
 inline bool only_reads(CopyKind kind) { return is_store(kind) || kind == CopyKind::product; }  // shared memory
-inline uint64_t pc_of(const void* call) { return static_cast<const char*>(call) - the_check.target.base; }
 
 inline Party this_thread(const void* call) { return {0, 0, linear_thread, the_check.block, pc_of(call)}; }
 inline Party starter(const Flight& f) { return {0, 0, f.thread, f.block, f.pc}; }

@@ -33,8 +33,6 @@ Allocation* find_before(const char* p) {
   return next == heap.begin() ? nullptr : &std::prev(next)->second;
 }
 
-uint64_t place(const void* pc) { return uint64_t(static_cast<const char*>(pc) - the_check.target.base); }
-
 [[noreturn]] void report(Detail detail, const Allocation* one, const Access& a) {
   Check& c = the_check;
   Finding& f = c.finding;
@@ -90,11 +88,11 @@ void check_allocated(char* p, size_t bytes, const void* pc) {
   auto* cells = static_cast<Cell*>(calloc((bytes >> 2) + 1, sizeof(Cell)));
   Region region = {p, bytes, Memory::heap, 0, 2, cells};
   region.is_plain = true;
-  heap[p] = {region, bytes, place(pc), {}};
+  heap[p] = {region, bytes, pc_of(pc), {}};
 }
 
 void check_release(char* p, const void* pc) {
-  const Access a = {p, 1, true, Manner::plain, place(pc)};
+  const Access a = {p, 1, true, Manner::plain, pc_of(pc)};
   the_check.last_pc = a.pc;
   const auto found = heap.find(p);
   if (found == heap.end()) report(Detail::not_allocated, nullptr, a);

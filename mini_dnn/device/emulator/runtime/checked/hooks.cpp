@@ -36,7 +36,7 @@ struct TypeMismatch {
   Finding& f = the_check.finding;
   f.kind = kind;
   f.subscript = subscript;
-  f.own = {write, 0, linear_thread, the_check.block, uint64_t(static_cast<const char*>(pc) - the_check.target.base)};
+  f.own = {write, 0, linear_thread, the_check.block, pc_of(pc)};
   snprintf(f.type, sizeof f.type, "%s", type);
   stop(FailureKind::finding);
 }
@@ -108,7 +108,7 @@ COPIES(__wrap_)
 
 // Functions of <math.h> that store a second result through a pointer.
 #define SECOND(T, name, U)                                   \
-  T name(T x, U* place);                                     \
+  T name(T x, U* place) noexcept;                            \
   T __wrap_##name(T x, U* place) {                           \
     check_access(place, sizeof(U), true, Manner::plain, PC); \
     return name(x, place);                                   \
@@ -116,12 +116,12 @@ COPIES(__wrap_)
 #define SECONDS(T, f)                                    \
   SECOND(T, frexp##f, int)                               \
   SECOND(T, modf##f, T)                                  \
-  T remquo##f(T x, T y, int* place);                     \
+  T remquo##f(T x, T y, int* place) noexcept;            \
   T __wrap_remquo##f(T x, T y, int* place) {             \
     check_access(place, 4, true, Manner::plain, PC);     \
     return remquo##f(x, y, place);                       \
   }                                                      \
-  void sincos##f(T x, T* s, T* c);                       \
+  void sincos##f(T x, T* s, T* c) noexcept;              \
   void __wrap_sincos##f(T x, T* s, T* c) {               \
     check_access(s, sizeof(T), true, Manner::plain, PC); \
     check_access(c, sizeof(T), true, Manner::plain, PC); \

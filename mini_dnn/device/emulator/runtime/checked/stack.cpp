@@ -13,7 +13,7 @@ namespace {
 
 // Of a thread's stack, reserved for code without hooks: the runtime itself, and functions without calls. accesses.py
 // limits these to less.
-constexpr size_t MARGIN = 8 << 10;
+constexpr size_t STACK_MARGIN = 8 << 10;
 
 }  // namespace
 
@@ -117,7 +117,7 @@ void report_stack(const Access&, Detail, const char*) { stop(FailureKind::findin
 void check_depth(const void* pc) {
   Worker* w = this_worker;
   if (!w || !w->in_kernel) return;
-  if (static_cast<const char*>(__builtin_frame_address(0)) >= stack_of(*w, w->current) + MARGIN) return;
+  if (static_cast<const char*>(__builtin_frame_address(0)) >= stack_of(*w, w->current) + STACK_MARGIN) return;
   w->failure.pc = uint64_t(pc) - 1;
   stop(FailureKind::stack_overflow);
 }
