@@ -178,7 +178,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def unoptimised_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A runtime that is compiled for a single test, and therefore in half the time."""
+    """Runtimes that are compiled for a few tests, and therefore in half the time."""
     monkeypatch.setattr(runtime_build, "RUNTIME_FLAGS", (*runtime_build.RUNTIME_FLAGS, "-O0"))
 
 

@@ -5,7 +5,6 @@ from contextlib import closing
 import numpy as np
 import pytest
 from emulator_kernels import Kernels, line_of
-from sampling import chosen
 
 from mini_dnn.device.emulator import EmulatorDevice
 from mini_dnn.errors import LaunchError
@@ -108,11 +107,7 @@ def test_nanosleep_lets_other_threads_run(kernels: Kernels) -> None:
     assert out[0] == 7
 
 
-HOW = ({"threads": 1}, {"threads": 3}, {"threads": 2, "ucontext": True})
-
-
-@pytest.mark.parametrize("how", chosen(HOW, lambda how: "ucontext" not in how), ids=str)
-def test_ucontext_and_thread_count_change_nothing(how: dict[str, int]) -> None:
+def assert_reverses(**how: int) -> None:
     x = np.arange(40 * 96, dtype=INT).reshape(40, 96)
     with closing(EmulatorDevice(**how)) as device:  # type: ignore[arg-type]
         kernels = Kernels(device, "barriers.cu")
@@ -121,3 +116,14 @@ def test_ucontext_and_thread_count_change_nothing(how: dict[str, int]) -> None:
         np.testing.assert_array_equal(y, x[:, ::-1])
         with pytest.raises(LaunchError, match="threads 0-4 wait"):
             kernels("divergent", (4,), (64,), np.zeros(64, INT))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_the_thread_count_changes_nothing(threads: int) -> None:
+    assert_reverses(threads=threads)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.usefixtures("unoptimised_runtime")
+def test_ucontext_changes_nothing() -> None:
+    assert_reverses(threads=2, ucontext=True)
