@@ -119,6 +119,6 @@ extern "C" __global__ void lock_in_two_steps(const float* x, float* y, float* pa
 // launch: 32, 32
 extern "C" __global__ void much_work(const float* x, float* y, float* part, int* flags) {
   float sum = 0;
-  for (int i = 0; i < 2500; i++) sum += x[(i + threadIdx.x) % 1024];
+  for (int i = 0; i < 10000; i++) sum += x[(i + threadIdx.x) % 1024];
   y[blockIdx.x * 32 + threadIdx.x] = sum;
 }
