@@ -114,3 +114,11 @@ extern "C" __global__ void lock_in_two_steps(const float* x, float* y, float* pa
   __syncthreads();
   y[threadIdx.x] = sum;
 }
+
+// No block waits for another one, and all of them together make more accesses than a block may.
+// launch: 32, 32
+extern "C" __global__ void much_work(const float* x, float* y, float* part, int* flags) {
+  float sum = 0;
+  for (int i = 0; i < 10000; i++) sum += x[(i + threadIdx.x) % 1024];
+  y[blockIdx.x * 32 + threadIdx.x] = sum;
+}

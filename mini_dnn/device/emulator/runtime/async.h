@@ -11,6 +11,8 @@
 
 namespace emulator {
 
+constexpr unsigned WARPGROUP = 4 * WARP;  // threads
+
 // A product copies nothing, but reads its operands.
 enum class CopyKind : int { cp_async, bulk_load, bulk_store, tensor_load, tensor_store, product, store_async };
 const char* copy_name(CopyKind kind, bool multicast);  // the name of its function

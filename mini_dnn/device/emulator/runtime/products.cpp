@@ -12,7 +12,7 @@ namespace emulator {
 
 namespace {
 
-constexpr unsigned WARPGROUP = 4 * WARP, ALL_LANES = ~0u;
+constexpr unsigned ALL_LANES = ~0u;
 constexpr size_t WINDOW = 1 << 20, LARGEST_DISTANCE = (1 << 18) - 16;  // 14 bits that count units of 16
 
 void eight_floats(Element element, const void* bits, float* floats) {

@@ -55,6 +55,17 @@ void each_own(Note note) {
   for (unsigned i = warp * WARP; i < end; i++) note(i, i == linear_thread ? now() + 1 : met);
 }
 
+// The four warps of a warpgroup make a product together: when it is complete for one, all have read their operands.
+void pass_on_products(Clock& arrived) {
+  const Check& c = the_check;
+  const unsigned total = this_worker->total, first = linear_thread / WARPGROUP * WARPGROUP;
+  const uint32_t complete = c.clocks->complete[linear_thread / WARP];
+  if (!complete) return;
+  arrived.reads.resize((c.many ? this_worker->cluster->size : 1) * total);
+  for (unsigned i = first; i < std::min(first + WARPGROUP, total); i++)
+    later(arrived.reads[c.rank * total + i], complete);
+}
+
 void pass_on_acts(Clock& arrived) {
   if (arrived.acts.size() < this_worker->total) arrived.acts.resize(this_worker->total);
   each_own([&](unsigned i, uint32_t time) { later(arrived.acts[i], time); });
@@ -107,7 +118,10 @@ void clocks_warp_met(unsigned warp) {
   std::fill_n(first, count, all);
 }
 
-void note_product_complete(unsigned warp, uint32_t started) { later(the_check.clocks->products[warp], started + 1); }
+void note_product_complete(unsigned warp, uint32_t started) {
+  later(the_check.clocks->products[warp], started + 1);
+  the_check.clocks->complete[warp] = new_epoch(the_check.rank);
+}
 
 unsigned number_of(const void* mbarrier) {
   BlockClocks& clocks = *the_check.clocks;
@@ -137,9 +151,11 @@ void check_arrived(Barrier& b) {
   if (c.many && b.block != this_worker) {
     note_far_arrival(b);
     pass_on_reads(*n.arrived, known.get());
+    pass_on_products(*n.arrived);
   } else {
     if (known && known != n.passed_on) advance(*n.arrived, *known), n.passed_on = known;
     pass_on_acts(*n.arrived);
+    pass_on_products(*n.arrived);
     for (const Told& told : flags_seen(*c.order, linear_thread)) add(n.arrived->flags, told);
   }
   n.arrived->after_grid_wait |= !is_ahead();

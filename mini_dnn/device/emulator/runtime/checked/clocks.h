@@ -35,6 +35,7 @@ struct BlockClocks {
   bool used = false;
   SharedClock known[MAX_THREADS];
   uint32_t products[MAX_THREADS / WARP] = {};  // of each warp: all of its products that started earlier are complete
+  uint32_t complete[MAX_THREADS / WARP] = {};  // when one of them was, and with it that of the whole warpgroup
   std::vector<const void*> mbarriers;          // their addresses
 };
 
@@ -58,7 +59,8 @@ inline bool knows(uint16_t who, uint32_t epoch, bool read) {
   const Clock* const clock = c.clocks->known[linear_thread].get();
   if (!clock) return false;
   if (clock->covers(who, epoch) && is_mine(epoch)) return true;
-  return read && !clock->reads.empty() && epoch < clock->reads[rank_of(epoch) * this_worker->total + who];
+  const size_t at = rank_of(epoch) * this_worker->total + who;
+  return read && at < clock->reads.size() && epoch < clock->reads[at] && (c.many || is_mine(epoch));
 }
 
 }  // namespace emulator

@@ -11,6 +11,8 @@ namespace {
 
 constexpr uint64_t POLL = 8;  // the cost in steps
 
+uint64_t turn_end;  // in steps: a block that has gone on for so long without progress may wait for another block
+
 void set_pause() { the_check.pause = std::min(the_check.steps + turn_steps(), the_check.step_limit); }
 
 // In the middle of an access, which may be one of the copy engine. A lane that works for its warp goes on.
@@ -33,6 +35,7 @@ void let_others_run() {
 void start_steps() {
   Check& c = the_check;
   c.steps = 0;
+  turn_end = TURN;
   set_pause();
 }
 
@@ -47,6 +50,10 @@ void pause_steps(uint64_t pc) {
     give_up();
   }
   set_pause();
+  if (c.steps >= turn_end)
+    turn_end = c.steps + TURN;
+  else if (w.idle)
+    w.idle--;  // yield() counts it again
   let_others_run();
 }
 

@@ -70,11 +70,9 @@ unsigned check_turn(unsigned i, unsigned count) {
   return (i + o.turn) % count;
 }
 
-// A thread that polls what another one writes lets that one run: a GPU promises progress to all threads of a block. In
-// random order, threads also change in the middle of what they do.
 uint64_t turn_steps() {
-  constexpr uint64_t LONG = 100'000, SHORT = 2'000;
-  return schedule() == Schedule::random ? 1 + the_order.random() % SHORT : LONG;
+  constexpr uint64_t SHORT = 2'000;
+  return schedule() == Schedule::random ? 1 + the_order.random() % SHORT : TURN;
 }
 
 unsigned check_thread_order(unsigned i) { return the_order.threads[i]; }

@@ -220,7 +220,10 @@ void check_not_gone(unsigned rank, const char* p, size_t bytes, const char* what
 enum class Schedule : int { forward, reverse, random };
 void start_schedule(uint64_t blocks, unsigned threads);  // of a launch
 Schedule schedule();
-uint64_t turn_steps();  // of a thread, until others run
+// A thread that polls what another one writes lets that one run after so many steps: a GPU promises progress to all
+// threads of a block. In random order, threads also change before that, in the middle of what they do.
+constexpr uint64_t TURN = 100'000;
+uint64_t turn_steps();  // until others run
 
 void start_calls();                     // through pointers: checked/calls.cpp
 void start_steps();                     // of a block
