@@ -5,61 +5,75 @@ struct Operands {
   int m, n, k, a_pitch, b_pitch;
 };
 
-// For the lines of an entry of the batch: the inverses of their factors, and which lines have a wide range.
-struct Lines {
-  const float* factors;
-  const int* wide;
+struct __align__(16) TwoLines {
+  Line line[2];
 };
 
-// An element of c, computed in fp32.
+// An element of c. In double, as products and partial sums may be beyond fp32. A warp for each element would be faster,
+// but ptxas makes the loop of products slower if lanes exchange values after it.
 __device__ __noinline__ float plain(const Operands& x, int entry, int row, int column) {
   const float* const a = x.a + (long long)entry * (A_LINES ? x.k : x.m) * x.a_pitch;
   const float* const b = x.b + (long long)entry * (B_LINES ? x.k : x.n) * x.b_pitch;
-  float sum = 0.0f;
-  for (int i = 0; i < x.k; i++) {
-    const float of_a = A_LINES ? a[(long long)i * x.a_pitch + row] : a[(long long)row * x.a_pitch + i];
-    const float of_b = B_LINES ? b[(long long)i * x.b_pitch + column] : b[(long long)column * x.b_pitch + i];
-    sum = fmaf(of_a, of_b, sum);  // a product alone may be beyond fp32
+  double sums[4] = {};  // four chains, as an addition takes long
+#pragma unroll 1
+  for (int first = 0; first < x.k; first += 16) {
+#pragma unroll
+    for (int j = 0; j < 16; j++) {
+      const int i = first + j;
+      if (i >= x.k) continue;
+      const float of_a = A_LINES ? a[(long long)i * x.a_pitch + row] : a[(long long)row * x.a_pitch + i];
+      const float of_b = B_LINES ? b[(long long)i * x.b_pitch + column] : b[(long long)column * x.b_pitch + i];
+      sums[j % 4] += double(of_a) * of_b;
+    }
   }
-  return sum;
+  return float((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
+
+// Whether halves may have lost too much of a sum, which is below `least` then, or it is beyond fp32.
+__device__ __forceinline__ bool lost(float sum, float least) { return !(fabsf(sum) >= least) || isinf(sum); }
 
 // Undoes the factors, stores, and then computes again the sums that halves cannot represent.
 template <int groups>
-__device__ __forceinline__ void finish(float (&total)[groups][4], const Operands& x, const Lines& of_a,
-                                       const Lines& of_b, const sums::Matrix<float>& to, int entry, int row,
-                                       int column) {
+__device__ __forceinline__ void finish(float (&total)[groups][4], const Operands& x, const Line* of_a, const Line* of_b,
+                                       const sums::Matrix<float>& to, int entry, int row, int column) {
   const int lane = threadIdx.x % 32, first_row = row + lane / 4, first_column = column + lane % 4 * 2;
-  unsigned largest = 0;
+  const Line rows[2] = {of_a[first_row], of_a[first_row + 8]};
+  unsigned doubt = 0;  // the largest one of the columns
 #pragma unroll
   for (int i = 0; i < groups; i++) {  // lines beyond a and b have factors, too
-    const float2 of_columns = *reinterpret_cast<const float2*>(of_b.factors + first_column + 8 * i);
+    const TwoLines columns = *reinterpret_cast<const TwoLines*>(of_b + first_column + 8 * i);
 #pragma unroll
     for (int j = 0; j < 4; j++) {
-      total[i][j] *= of_a.factors[first_row + j / 2 * 8];
-      total[i][j] *= j % 2 ? of_columns.y : of_columns.x;
-      largest = max(largest, __float_as_uint(total[i][j]) & 0x7fffffffu);
+      total[i][j] *= rows[j / 2].inverse;
+      total[i][j] *= columns.line[j % 2].inverse;
     }
+    doubt = max(doubt, max(columns.line[0].doubt, columns.line[1].doubt));
   }
   sums::store<C_PAIRS>(total, to, row, column);
-  const bool wide[2] = {of_a.wide[first_row] != 0, of_a.wide[first_row + 8] != 0};
-  if (largest < 0x7f800000u && !wide[0] && !wide[1]) return;
+  if (doubt + max(rows[0].doubt, rows[1].doubt) < DOUBTFUL) return;
 
-  unsigned again[groups / 8] = {};  // a bit for each sum
+  const float least[2] = {LEAST_SUM * rows[0].inverse, LEAST_SUM * rows[1].inverse};
+  bool any = false;
 #pragma unroll
-  for (int i = 0; i < groups * 4; i++) {
-    const bool both = wide[i % 4 / 2] && of_b.wide[first_column + i / 4 * 8 + i % 2];
-    if (both || !isfinite(total[i / 4][i % 4])) again[i / 32] |= 1u << i % 32;
+  for (int i = 0; i < groups; i++) {
+    const TwoLines columns = *reinterpret_cast<const TwoLines*>(of_b + first_column + 8 * i);
+#pragma unroll
+    for (int j = 0; j < 4; j++) any |= lost(total[i][j], least[j / 2] * columns.line[j % 2].inverse);
   }
+  if (!any) return;
+
+  float copy[groups * 4];  // in memory, as the loop is not unrolled
 #pragma unroll
-  for (int word = 0; word < groups / 8; word++) {
+  for (int i = 0; i < groups * 4; i++) copy[i] = total[i / 4][i % 4];
 #pragma unroll 1
-    for (unsigned bits = again[word]; bits != 0; bits &= bits - 1) {
-      const int i = word * 32 + __ffs(bits) - 1, r = first_row + i % 4 / 2 * 8, c = first_column + i / 4 * 8 + i % 2;
-      if (r >= x.m || c >= x.n) continue;
-      const long long at = (long long)r * to.pitch + c;
-      const float sum = to.alpha * plain(x, entry, r, c);
-      to.c[at] = to.beta == 0.0f ? sum : sum + to.beta * to.c0[at];
-    }
+  for (int i = 0; i < groups * 4; i++) {
+    const int r = first_row + i % 4 / 2 * 8, c = first_column + i / 4 * 8 + i % 2;
+    if (r >= x.m || c >= x.n) continue;
+    const Line line = of_a[r], other = of_b[c];
+    const bool doubtful = line.doubt + other.doubt >= DOUBTFUL && ((line.doubt | other.doubt) & 1) != 0;
+    if (!lost(copy[i], doubtful ? LEAST_SUM * line.inverse * other.inverse : 0.0f)) continue;
+    const long long at = (long long)r * to.pitch + c;
+    const float sum = to.alpha * plain(x, entry, r, c);
+    to.c[at] = to.beta == 0.0f ? sum : sum + to.beta * to.c0[at];
   }
 }
