@@ -40,11 +40,18 @@ extern "C" __global__ void __launch_bounds__(SPLITTERS, 2)
     for (int i = 0; i < 8; i++) of_thread[i].add({values[i]});
   }
 
+  // Lanes with the same part exchange halves of their lines, until each has one.
 #pragma unroll
-  for (int i = 0; i < 8; i++) {
-    for (int mask = PARTS; mask < 32; mask *= 2) of_thread[i].add(of_thread[i].of_lane(mask));
-    if (lane < PARTS) of_warps[warp][part * 8 + i] = of_thread[i];
+  for (int half = 4; half > 0; half /= 2) {
+    const bool upper = (lane & half * PARTS) != 0;
+#pragma unroll
+    for (int i = 0; i < half; i++) {
+      const Range away = upper ? of_thread[i] : of_thread[i + half];
+      if (upper) of_thread[i] = of_thread[i + half];
+      of_thread[i].add(away.of_lane(half * PARTS));
+    }
   }
+  of_warps[warp][part * 8 + lane / PARTS] = of_thread[0];
   __syncthreads();
   if (warp == 0) {
     for (int i = 0; i < WARPS; i++) range.add(of_warps[i][lane]);

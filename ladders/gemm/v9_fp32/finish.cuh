@@ -14,18 +14,18 @@ struct __align__(16) TwoLines {
 __device__ __noinline__ float plain(const Operands& x, int entry, int row, int column) {
   const float* const a = x.a + (long long)entry * (A_LINES ? x.k : x.m) * x.a_pitch;
   const float* const b = x.b + (long long)entry * (B_LINES ? x.k : x.n) * x.b_pitch;
+  auto product = [&](int i) {
+    const float of_a = A_LINES ? a[(long long)i * x.a_pitch + row] : a[(long long)row * x.a_pitch + i];
+    const float of_b = B_LINES ? b[(long long)i * x.b_pitch + column] : b[(long long)column * x.b_pitch + i];
+    return double(of_a) * of_b;
+  };
   double sums[4] = {};  // four chains, as an addition takes long
+  int i = 0;
 #pragma unroll 1
-  for (int first = 0; first < x.k; first += 16) {
+  for (; i + 16 <= x.k; i += 16)
 #pragma unroll
-    for (int j = 0; j < 16; j++) {
-      const int i = first + j;
-      if (i >= x.k) continue;
-      const float of_a = A_LINES ? a[(long long)i * x.a_pitch + row] : a[(long long)row * x.a_pitch + i];
-      const float of_b = B_LINES ? b[(long long)i * x.b_pitch + column] : b[(long long)column * x.b_pitch + i];
-      sums[j % 4] += double(of_a) * of_b;
-    }
-  }
+    for (int j = 0; j < 16; j++) sums[j % 4] += product(i + j);
+  for (; i < x.k; i++) sums[0] += product(i);
   return float((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
@@ -50,7 +50,8 @@ __device__ __forceinline__ void finish(float (&total)[groups][4], const Operands
     doubt = max(doubt, max(columns.line[0].doubt, columns.line[1].doubt));
   }
   sums::store<C_PAIRS>(total, to, row, column);
-  if (doubt + max(rows[0].doubt, rows[1].doubt) < DOUBTFUL) return;
+  const unsigned doubtful = doubtful_from(x.k);
+  if (doubt + max(rows[0].doubt, rows[1].doubt) < doubtful) return;
 
   const float least[2] = {LEAST_SUM * rows[0].inverse, LEAST_SUM * rows[1].inverse};
   bool any = false;
@@ -70,8 +71,8 @@ __device__ __forceinline__ void finish(float (&total)[groups][4], const Operands
     const int r = first_row + i % 4 / 2 * 8, c = first_column + i / 4 * 8 + i % 2;
     if (r >= x.m || c >= x.n) continue;
     const Line line = of_a[r], other = of_b[c];
-    const bool doubtful = line.doubt + other.doubt >= DOUBTFUL && ((line.doubt | other.doubt) & 1) != 0;
-    if (!lost(copy[i], doubtful ? LEAST_SUM * line.inverse * other.inverse : 0.0f)) continue;
+    const bool examined = line.doubt + other.doubt >= doubtful && ((line.doubt | other.doubt) & 1) != 0;
+    if (!lost(copy[i], examined ? LEAST_SUM * line.inverse * other.inverse : 0.0f)) continue;
     const long long at = (long long)r * to.pitch + c;
     const float sum = to.alpha * plain(x, entry, r, c);
     to.c[at] = to.beta == 0.0f ? sum : sum + to.beta * to.c0[at];

@@ -7,10 +7,12 @@ constexpr float LEAST_SUM = 1 << 13;
 // What the product has to know of a line.
 struct __align__(8) Line {
   float inverse;   // of its factor
-  unsigned doubt;  // the mean distance of its elements in units of 2^-8 powers of two, odd if it is uneven
+  unsigned doubt;  // twice the sum of the distances of its elements, at most EXTREME, and odd if it is uneven
 };
-constexpr unsigned DOUBTFUL = FAR << 8;  // if the doubts of a row and a column add up to this, their sum is examined
-constexpr unsigned EXTREME = 1u << 30;   // the doubt of a line whose sums may not be finite
+constexpr unsigned EXTREME = 1u << 30;  // also the doubt of a line whose sums may not be finite
+
+// If the doubts of a row and a column add up to this, their sum is examined.
+__device__ __forceinline__ unsigned doubtful_from(int k) { return unsigned(min(2ll * FAR * k, (long long)EXTREME)); }
 
 // The largest magnitude of a line and the least one that is not zero, as bits of floats, and the sum of the exponents.
 // In the sum, zeros count as if they were FAR from the largest element so far.
@@ -52,13 +54,18 @@ struct Range {
     other.exponents = __shfl_xor_sync(~0u, exponents, mask);
     return other;
   }
+  __device__ __forceinline__ void add_lanes() {  // those of the other lanes of the warp
+    largest = __reduce_max_sync(~0u, largest);
+    least = __reduce_min_sync(~0u, least);
+    exponents = __reduce_add_sync(~0u, exponents);
+  }
   // The line, of k elements. If the sum of exponents overflows, the doubt is only larger.
   __device__ __forceinline__ Line line(int k) const {
     const int top = largest >> 23;
     if (largest == 0) return {0.0f, 0};
     const unsigned uneven = top - int(least >> 23) > SPREAD;
-    const float inverse = 1.0f / factor_of(largest);
-    if (top < 127 - 104 || top > 127 + 48) return {inverse, EXTREME + uneven};
-    return {inverse, 2 * unsigned(ceilf((top - float(exponents) / k) * 128.0f)) + uneven};
+    const bool extreme = top < 127 - 104 || top > 127 + 48;
+    const long long twice = extreme ? EXTREME : 2 * ((long long)top * k - exponents);
+    return {1.0f / factor_of(largest), unsigned(min(twice, (long long)EXTREME)) + uneven};
   }
 };

@@ -23,7 +23,7 @@ extern "C" __global__ void __launch_bounds__(SPLITTERS)
     if (8 * part < there) range.add(kept[i], min(8, there - 8 * part));
   }
   for (int at = threadIdx.x + KEPT * SPLITTERS * 8; at < there; at += SPLITTERS) range.add({from[at]});
-  for (int i = 16; i > 0; i /= 2) range.add(range.of_lane(i));
+  range.add_lanes();
   if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = range;
   __syncthreads();
   range = Range();
