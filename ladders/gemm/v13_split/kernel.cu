@@ -88,9 +88,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   ptx::setmaxnreg_inc<216>();
   const Operands operands{a, b, m, n, k, a_pitch, b_pitch};
   auto make = [&](auto& total) {
-    sum_up(total, ring, stage, chunks);
-    // Before their factors are read. The thread that loads has already waited for these rows.
-    late.wait(entry * a_lines + row);
+    sum_up(total, ring, stage, chunks, warpgroup);
+    // The rows have been split: the thread that loads has waited for them before it arrived at the mbarriers.
     row += threadIdx.x / 32 * 16;
     const long long of_entry = (long long)entry * m * c_pitch;
     finish(total, operands, a_known + entry * a_lines, b_known + entry * b_lines,

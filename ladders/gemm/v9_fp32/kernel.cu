@@ -96,7 +96,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   ptx::setmaxnreg_inc<240>();
   const Operands operands{a, b, m, n, k, a_pitch, b_pitch};
   auto make = [&](auto& total) {
-    sum_up(total, ring, stage, chunks);
+    sum_up(total, ring, stage, chunks, warpgroup);
     row += threadIdx.x / 32 * 16;
     const long long of_entry = (long long)entry * m * c_pitch;
     finish(total, operands, a_known + entry * a_lines, b_known + entry * b_lines,
