@@ -86,12 +86,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   }
 
   ptx::setmaxnreg_inc<216>();
-  const Operands operands{a, b, m, n, k, a_pitch, b_pitch};
   auto make = [&](auto& total) {
     sum_up(total, ring, stage, chunks, warpgroup);
     // The rows have been split: the thread that loads has waited for them before it arrived at the mbarriers.
     row += threadIdx.x / 32 * 16;
     const long long of_entry = (long long)entry * m * c_pitch;
+    const Operands operands{a, b, m, n, k, a_pitch, b_pitch};
     finish(total, operands, a_known + entry * a_lines, b_known + entry * b_lines,
            sums::Matrix<float>{c0 + of_entry, c + of_entry, m, n, c_pitch, alpha, beta}, entry, row, column);
   };

@@ -29,8 +29,8 @@ __device__ __noinline__ float plain(const Operands& x, int entry, int row, int c
   return float((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
-// Whether halves may have lost too much of a sum, which is below `least` then, or it is beyond fp32.
-__device__ __forceinline__ bool lost(float sum, float least) { return !(fabsf(sum) >= least) || isinf(sum); }
+// Whether a sum is below `least`, so that halves may have lost too much of it, or not finite.
+__device__ __forceinline__ bool is_small(float sum, float least) { return !(fabsf(sum) >= least) || isinf(sum); }
 
 // Undoes the factors, stores, and then computes again the sums that halves cannot represent.
 template <int groups>
@@ -54,27 +54,25 @@ __device__ __forceinline__ void finish(float (&total)[groups][4], const Operands
   if (doubt + max(rows[0].doubt, rows[1].doubt) < doubtful) return;
 
   const float least[2] = {LEAST_SUM * rows[0].inverse, LEAST_SUM * rows[1].inverse};
-  bool any = false;
+  unsigned small[groups / 8] = {};  // a bit for each sum
 #pragma unroll
   for (int i = 0; i < groups; i++) {
     const TwoLines columns = *reinterpret_cast<const TwoLines*>(of_b + first_column + 8 * i);
 #pragma unroll
-    for (int j = 0; j < 4; j++) any |= lost(total[i][j], least[j / 2] * columns.line[j % 2].inverse);
+    for (int j = 0; j < 4; j++)
+      if (is_small(total[i][j], least[j / 2] * columns.line[j % 2].inverse)) small[i / 8] |= 1u << (i % 8 * 4 + j);
   }
-  if (!any) return;
-
-  float copy[groups * 4];  // in memory, as the loop is not unrolled
 #pragma unroll
-  for (int i = 0; i < groups * 4; i++) copy[i] = total[i / 4][i % 4];
+  for (int word = 0; word < groups / 8; word++) {
 #pragma unroll 1
-  for (int i = 0; i < groups * 4; i++) {
-    const int r = first_row + i % 4 / 2 * 8, c = first_column + i / 4 * 8 + i % 2;
-    if (r >= x.m || c >= x.n) continue;
-    const Line line = of_a[r], other = of_b[c];
-    const bool examined = line.doubt + other.doubt >= doubtful && ((line.doubt | other.doubt) & 1) != 0;
-    if (!lost(copy[i], examined ? LEAST_SUM * line.inverse * other.inverse : 0.0f)) continue;
-    const long long at = (long long)r * to.pitch + c;
-    const float sum = to.alpha * plain(x, entry, r, c);
-    to.c[at] = to.beta == 0.0f ? sum : sum + to.beta * to.c0[at];
+    for (unsigned bits = small[word]; bits != 0; bits &= bits - 1) {
+      const int i = word * 32 + __ffs(bits) - 1, r = first_row + i % 4 / 2 * 8, c = first_column + i / 4 * 8 + i % 2;
+      if (r >= x.m || c >= x.n) continue;
+      const unsigned of_row = of_a[r].doubt, of_column = of_b[c].doubt;
+      const long long at = (long long)r * to.pitch + c;
+      if (of_row + of_column < doubtful || (((of_row | of_column) & 1) == 0 && isfinite(to.c[at]))) continue;
+      const float sum = to.alpha * plain(x, entry, r, c);
+      to.c[at] = to.beta == 0.0f ? sum : sum + to.beta * to.c0[at];
+    }
   }
 }

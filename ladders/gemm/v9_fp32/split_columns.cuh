@@ -11,6 +11,7 @@ extern "C" __global__ void __launch_bounds__(SPLITTERS) clear(Range* ranges, int
 // blockIdx.z the entry of the batch. A thread has a line, and neighbours have neighbours.
 extern "C" __global__ void __launch_bounds__(SPLITTERS)
     find_ranges(const float* __restrict__ x, Range* ranges, int lines, int k, int pitch, int all_lines) {
+  constexpr int STEP = 32;  // elements that a thread loads at once
   const int line = blockIdx.x * SPLITTERS + threadIdx.x, part = (k + gridDim.y - 1) / gridDim.y;
   const int from = blockIdx.y * part, to = min(k, from + part);
   ptx::grid_wait();
@@ -18,11 +19,11 @@ extern "C" __global__ void __launch_bounds__(SPLITTERS)
   const float* const column = x + (long long)blockIdx.z * k * pitch + line;
   Range range;
 #pragma unroll 1
-  for (int i = from; i < to; i += 8) {
-    float values[8];
+  for (int i = from; i < to; i += STEP) {
+    float values[STEP];
 #pragma unroll
-    for (int j = 0; j < 8; j++) values[j] = i + j < to ? column[(long long)(i + j) * pitch] : 0.0f;
-    range.add(values, min(8, to - i));
+    for (int j = 0; j < STEP; j++) values[j] = i + j < to ? column[(long long)(i + j) * pitch] : 0.0f;
+    range.add(values, min(STEP, to - i));
   }
   Range* const of_line = ranges + (long long)blockIdx.z * all_lines + line;
   atomicMax(&of_line->largest, range.largest);
