@@ -17,7 +17,7 @@ from mini_dnn.variant import find
 
 NAMES = ("gemm/v9_fp32", "gemm/v13_split")
 FAR = 15  # the distance of a zero from the largest element, in powers of two
-EXTREME, SPREAD = 1 << 30, 20
+EXTREME, SPREAD = 1 << 30, 16
 OPERATION = ops.find("gemm")
 
 
@@ -53,7 +53,8 @@ def draw(problem: GemmShape, rng: np.random.Generator, powers: int, zeros: float
     found = {}
     for key in "ab":
         shape = problem.arrays[key].shape
-        values = np.exp2(-rng.integers(0, powers, shape)) * rng.uniform(1, 2, shape) * rng.choice([-1, 1], shape)
+        values = np.exp2(-rng.integers(0, powers, shape)) * rng.uniform(1, 2, shape)
+        values *= rng.choice([-1, 1], shape)
         found[key] = np.where(rng.random(shape) < zeros, 0, values).astype(np.float32)
     return found
 

@@ -28,7 +28,7 @@
 //           of its line, and that of a zero 15. If the mean distances of a row and a column add up to less than 15, one
 //           of their products is above 2^13, in units in which a product of the largest elements is 2^28 to 2^30. Then
 //           halves lose less than fp32. Otherwise sums are examined, and computed again in double if they are below
-//           2^13 and one of both lines is uneven: its elements, except zeros, are more than 2^20 apart. This is slow,
+//           2^13 and one of both lines is uneven: its elements, except zeros, are more than 2^16 apart. This is slow,
 //           but rare. Sums that are not finite are also computed again: lines with an infinity, NaN, or a largest
 //           element below 2^-104 or beyond 2^114 have the factor NaN, and all sums of a line with elements from 2^49
 //           are examined.

@@ -1,6 +1,6 @@
 // Part of kernel.cu: the range of a line, and what halves may lose of it.
 
-constexpr int SPREAD = 20;  // powers of two between the elements of a line, beyond which it is uneven
+constexpr int SPREAD = 16;  // powers of two between the elements of a line, beyond which it is uneven
 constexpr int FAR = 15;     // powers of two, see Hazards in kernel.cu
 constexpr float LEAST_SUM = 1 << 13;
 
