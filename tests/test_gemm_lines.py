@@ -32,6 +32,17 @@ def test_small_elements_that_meet_large_ones(spread: int, k: int, name: str, qui
     assert found.ok, found
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_sums_of_few_small_elements(name: str, quick_emulator: Device) -> None:
+    """The errors of one or two terms do not average out."""
+    variant, problem = find(name), GemmShape(33, 70, 3, "fp32")
+    arrays = uneven(problem, 20)
+    arrays["b"][:, 0] = 0
+    outputs = run(variant, problem, arrays, quick_emulator).outputs
+    found = verify(variant.operation, problem, arrays, outputs, "fp32")
+    assert found.ok, found
+
+
 def doubts(name: str, problem: GemmShape, arrays: Arrays, device: Device) -> dict[str, np.ndarray]:
     """What the kernels say of the rows of a and of the columns of b."""
     planned = find(name).planned(problem, device.max_shared_bytes)

@@ -5,7 +5,7 @@ import numpy as np
 from mini_dnn.ops import Arrays
 from mini_dnn.ops.gemm import GemmShape
 
-SPREADS = (8, 17, 19, 21, 25, 29, 35, 66)  # a large element is about 2**spread times as large as the others
+SPREADS = (8, 17, 21, 25, 29, 35, 66)  # a large element is about 2**spread times as large as the others
 ZEROS = 200  # instead of a spread: the large elements of a meet zeros
 
 
