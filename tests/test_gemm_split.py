@@ -1,17 +1,14 @@
-"""gemm/v13_split: rows that are split late, columns that do not stay in registers, and uneven lines."""
+"""gemm/v13_split: rows that are split late, and columns that do not stay in registers."""
 
 from typing import Any
 
 import pytest
 from convolutions import solved
 from sampling import exhaustive_unless
-from uneven import SPREADS, ZEROS, uneven
 
 from mini_dnn.device import Device
 from mini_dnn.device.emulator.checked import CheckedEmulator
 from mini_dnn.ops.gemm import GemmShape
-from mini_dnn.running.runner import run
-from mini_dnn.running.verify import verify
 from mini_dnn.variant import find
 
 V13 = find("gemm/v13_split")
@@ -60,12 +57,3 @@ def test_rows_are_split_late_only_if_they_are_ready_in_time() -> None:
 def test_a_k_that_does_not_stay_in_registers(quick_emulator: Device) -> None:
     most = RULES["CLUSTER"] * RULES["STEPS_KEPT"] * 2 * RULES["CHUNK"]
     assert solved(V13, GemmShape(20, 30, most + 70, "fp32", layout="tn"), quick_emulator).ok
-
-
-@pytest.mark.parametrize("k", [1, 2, 300])
-@pytest.mark.parametrize("spread", [*SPREADS, ZEROS])
-def test_small_elements_that_meet_large_ones(spread: int, k: int, quick_emulator: Device) -> None:
-    problem = GemmShape(33, 70, k, "fp32")
-    arrays = uneven(problem, spread)
-    found = verify(V13.operation, problem, arrays, run(V13, problem, arrays, quick_emulator).outputs, "fp32")
-    assert found.ok, found

@@ -1,4 +1,4 @@
-"""Errors measured on an H200 equal the emulator's in every digit, because it forms the same sums."""
+"""Errors measured on an H100 or H200 equal the emulator's in every digit, because it forms the same sums."""
 
 from pathlib import Path
 
@@ -26,9 +26,9 @@ def errors(file: Path, names: list[str], batch: int, at: str = "") -> Errors:
 
 
 def measured(names: list[str], batch: int, at: str = "") -> Errors:
-    """Errors on an H200 for variants whose code has not changed."""
+    """Errors on such a GPU for variants whose code has not changed."""
     found: Errors = {}
-    for file in (ROOT / "benchmarks" / "results").glob("h200-*.json"):
+    for file in (ROOT / "benchmarks" / "results").glob("h[12]00-*.json"):
         content = read_json(file)
         if not isinstance(content["schema"], int):  # files of other programs than `bench`
             continue

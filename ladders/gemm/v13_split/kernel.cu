@@ -14,14 +14,10 @@
 // Gain      over gemm/v9_fp32: 5 % at 4096^3, to 0.60 ms.
 // Limits    as gemm/v9_fp32. Rows are split late if a is not transposed, if there is one entry in the batch, and if the
 //           next rows are ready in time: with at least 16 columns of tiles. Otherwise all of them are split before.
-// Hazards   as gemm/v9_fp32, which misses some sums that halves cannot represent: the largest elements of a row may
-//           meet zeros, or elements that are 2^-25 of the largest. Here, a line is uneven if its elements are more than
-//           2^20 apart. The sum of a row and a column is computed again if one of them is uneven, if the other one is
-//           uneven or has zeros, and if the sum is small: below 2^13, in units in which a product of the largest
-//           elements is 2^28 to 2^30. In addition: plain stores are ordered before the flag of their rows by a fence of
-//           the GPU, and before reads of the copy engine by a fence between proxies, on both sides. Blocks that wait
-//           for each other would never end if not all of them ran at once. Here, rows come from a queue, so that a
-//           running block splits whatever another one waits for.
+// Hazards   as gemm/v9_fp32. In addition: plain stores are ordered before the flag of their rows by a fence of the GPU,
+//           and before reads of the copy engine by a fence between proxies, on both sides. Blocks that wait for each
+//           other would never end if not all of them ran at once. Here, rows come from a queue, so that a running block
+//           splits whatever another one waits for.
 // Source    as gemm/v9_fp32; CUDA C++ Programming Guide, "Thread Block Clusters"; PTX ISA, "fence.proxy".
 #include <mini_dnn/sums.cuh>
 
@@ -32,26 +28,24 @@ constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
 static_assert(THREADS == 384 && SPLITTERS == 256, "two warpgroups multiply, a third one copies");
 
 #include "../v9_fp32/factor.cuh"
-#include "range.cuh"
+#include "../v9_fp32/range.cuh"
 #include "../v9_fp32/halves.cuh"
 #include "split_rows.cuh"
 #include "split_columns.cuh"
 #include "split_late.cuh"
 #include "../v9_fp32/sum_up.cuh"
-#include "finish.cuh"
+#include "../v9_fp32/finish.cuh"
 #include "../v9_fp32/tiles.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    gemm(uint4* a_boxes, const char* b_boxes, float* a_factors, const float* b_factors, int* a_kinds,
-         const int* b_kinds, int* flags, const float* a, const float* b, const float* c0, float* c, int m, int n, int k,
-         int a_pitch, int b_pitch, int c_pitch, int chunks, int wide, int narrow, int batch, int late_rows, float alpha,
-         float beta) {
+    gemm(uint4* a_boxes, const char* b_boxes, Line* a_known, const Line* b_known, int* flags, const float* a,
+         const float* b, const float* c0, float* c, int m, int n, int k, int a_pitch, int b_pitch, int c_pitch,
+         int chunks, int wide, int narrow, int batch, int late_rows, float alpha, float beta) {
   extern __shared__ __align__(1024) char memory[];
   __shared__ ptx::mbarrier full[STAGES], empty[STAGES];
   const Tiles tiles{(m + ROWS - 1) / ROWS, wide, narrow, batch};
   const int count = tiles.count(), a_lines = tiles.rows * ROWS, b_lines = wide * WIDE + narrow * NARROW;
-  const Late late{
-      a, a_boxes, a_factors, a_kinds, flags, m, k, a_pitch, chunks, a_lines * batch - late_rows, a_lines * batch};
+  const Late late{a, a_boxes, a_known, flags, m, k, a_pitch, chunks, a_lines * batch - late_rows, a_lines * batch};
   const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
   if (threadIdx.x == 0) {
     for (int i = 0; i < STAGES; i++) {
@@ -92,15 +86,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   }
 
   ptx::setmaxnreg_inc<216>();
-  const Operands operands{a, b, m, n, k, a_pitch, b_pitch};
   auto make = [&](auto& total) {
-    sum_up(total, ring, stage, chunks);
-    // Before their factors are read. The thread that loads has already waited for these rows.
-    late.wait(entry * a_lines + row);
+    sum_up(total, ring, stage, chunks, warpgroup);
+    // The rows have been split: the thread that loads has waited for them before it arrived at the mbarriers.
     row += threadIdx.x / 32 * 16;
     const long long of_entry = (long long)entry * m * c_pitch;
-    finish(total, operands, {a_factors + entry * a_lines, a_kinds + entry * a_lines},
-           {b_factors + entry * b_lines, b_kinds + entry * b_lines},
+    const Operands operands{a, b, m, n, k, a_pitch, b_pitch};
+    finish(total, operands, a_known + entry * a_lines, b_known + entry * b_lines,
            sums::Matrix<float>{c0 + of_entry, c + of_entry, m, n, c_pitch, alpha, beta}, entry, row, column);
   };
   for (int i = blockIdx.x; i < count; i += gridDim.x) {

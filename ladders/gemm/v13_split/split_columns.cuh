@@ -4,8 +4,7 @@
 // the block, blockIdx.y the cluster, blockIdx.z the entry of the batch. A thread has 8 lines. The first STEPS_KEPT
 // parts stay in registers until the factors are known; of a longer k, the rest is read twice.
 extern "C" __global__ void __launch_bounds__(SPLITTERS, 2)
-    split_columns(const float* x, uint4* boxes, float* factors, int* kinds, int lines, int k, int pitch, int chunks,
-                  int wide_tiles) {
+    split_columns(const float* x, uint4* boxes, Line* known, int lines, int k, int pitch, int chunks, int wide_tiles) {
   constexpr int PARTS = 4, WARPS = SPLITTERS / 32;
   static_assert(SPLITTERS / PARTS == 2 * CHUNK && PARTS * 8 == 32, "a block has 32 lines and two chunks at a time");
   __shared__ Range of_warps[WARPS][32], of_block[32];
@@ -20,27 +19,39 @@ extern "C" __global__ void __launch_bounds__(SPLITTERS, 2)
     read(from + (long long)at * pitch, at < k ? left : 0, quads, values);
   };
   Range of_thread[8], range;
-  auto look = [&](const float (&values)[8]) {
-#pragma unroll
-    for (int i = 0; i < 8; i++) of_thread[i].add(values[i]);
-  };
   ptx::grid_wait();
   float kept[STEPS_KEPT][8], factor[8];
 #pragma unroll
   for (int i = 0; i < STEPS_KEPT; i++) load(blockIdx.x + i * blocks, kept[i]);
+  const int of_row = (k - row + 2 * CHUNK - 1) / (2 * CHUNK);  // steps in which the thread's row exists
+  const int there = min(STEPS_KEPT, max(0, (of_row - int(blockIdx.x) + blocks - 1) / blocks));
 #pragma unroll
-  for (int i = 0; i < STEPS_KEPT; i++) look(kept[i]);
+  for (int i = 0; i < 8; i++) {
+    float of_line[STEPS_KEPT];
+#pragma unroll
+    for (int j = 0; j < STEPS_KEPT; j++) of_line[j] = kept[j][i];
+    of_thread[i].add(of_line, there);
+  }
   for (int step = blockIdx.x + STEPS_KEPT * blocks; step < steps; step += blocks) {
     float values[8];
     load(step, values);
-    look(values);
+    if (step * 2 * CHUNK + row >= k) break;
+#pragma unroll
+    for (int i = 0; i < 8; i++) of_thread[i].add({values[i]});
   }
 
+  // Lanes with the same part exchange halves of their lines, until each has one.
 #pragma unroll
-  for (int i = 0; i < 8; i++) {
-    for (int mask = PARTS; mask < 32; mask *= 2) of_thread[i].add(of_thread[i].of_lane(mask));
-    if (lane < PARTS) of_warps[warp][part * 8 + i] = of_thread[i];
+  for (int half = 4; half > 0; half /= 2) {
+    const bool upper = (lane & half * PARTS) != 0;
+#pragma unroll
+    for (int i = 0; i < half; i++) {
+      const Range away = upper ? of_thread[i] : of_thread[i + half];
+      if (upper) of_thread[i] = of_thread[i + half];
+      of_thread[i].add(away.of_lane(half * PARTS));
+    }
   }
+  of_warps[warp][part * 8 + lane / PARTS] = of_thread[0];
   __syncthreads();
   if (warp == 0) {
     for (int i = 0; i < WARPS; i++) range.add(of_warps[i][lane]);
@@ -48,12 +59,10 @@ extern "C" __global__ void __launch_bounds__(SPLITTERS, 2)
   }
   ptx::cluster_sync();
   if (warp == 0) {
+    range = Range();
     for (int i = 0; i < blocks; i++) range.add(*ptx::cluster_shared(of_block + lane, i));
     of_lines[lane] = factor_of(range.largest);
-    if (blockIdx.x == 0) {
-      factors[line + lane] = 1.0f / of_lines[lane];
-      kinds[line + lane] = range.kind();
-    }
+    if (blockIdx.x == 0) known[line + lane] = range.line(k);
   }
   ptx::cluster_arrive();  // this block has read the ranges of the others
   __syncthreads();

@@ -8,8 +8,7 @@ struct Late {
   static constexpr int ITEM = 4;  // rows that a warp takes from the queue at a time
   const float* x;
   uint4* boxes;
-  float* factors;
-  int* kinds;
+  Line* known;
   int* flags;
   int m, k, pitch, chunks, first, all;  // all: the number of rows, including those that only fill the last tile
 
@@ -28,15 +27,12 @@ struct Late {
     for (int part = lane; part < parts; part += 32 * DEEP) {
       load(part, values);
 #pragma unroll
-      for (int i = 0; i < DEEP; i++) range.add(values[i]);
+      for (int i = 0; i < DEEP; i++)
+        if (8 * (part + 32 * i) < there) range.add(values[i], min(8, there - 8 * (part + 32 * i)));
     }
-    for (int i = 16; i > 0; i /= 2) range.add(range.of_lane(i));
+    range.add_lanes();
     const float factor = factor_of(range.largest);
     const float same[8] = {factor, factor, factor, factor, factor, factor, factor, factor};
-    if (lane == 0) {
-      factors[row] = 1.0f / factor;
-      kinds[row] = range.kind();
-    }
 #pragma unroll 1
     for (int part = lane; part < parts; part += 32 * DEEP) {
       load(part, values);
@@ -44,6 +40,7 @@ struct Late {
       for (int i = 0; i < DEEP; i++)
         if (part + 32 * i < parts) write_part(boxes, values[i], same, row, part + 32 * i, chunks, 0);
     }
+    if (lane == 0) known[row] = range.line(k);
   }
 
   // Rows come from the queue: whichever blocks run, one of them splits what another one waits for.

@@ -14,8 +14,8 @@ __device__ __forceinline__ void write_part(uint4* boxes, const float (&values)[8
 // parts of 8 elements of a thread stay in registers; longer lines are read twice. The last `late` lines are left to
 // split_late.cuh, whose flags the first block clears.
 extern "C" __global__ void __launch_bounds__(SPLITTERS)
-    split_rows(const float* __restrict__ x, uint4* boxes, float* factors, int* kinds, int lines, int k, int pitch,
-               int chunks, int wide_tiles, int late, int* flags) {
+    split_rows(const float* __restrict__ x, uint4* boxes, Line* known, int lines, int k, int pitch, int chunks,
+               int wide_tiles, int late, int* flags) {
   constexpr int KEPT = 4;
   __shared__ Range of_warps[SPLITTERS / 32];
   const int line = blockIdx.x, parts = chunks * (CHUNK / 8), all = gridDim.x + late;
@@ -33,20 +33,18 @@ extern "C" __global__ void __launch_bounds__(SPLITTERS)
     const int part = threadIdx.x + i * SPLITTERS;
     if (part >= parts) break;
     read(from + 8 * part, there - 8 * part, quads, kept[i]);
-    range.add(kept[i]);
+    if (8 * part < there) range.add(kept[i], min(8, there - 8 * part));
   }
-  for (int at = threadIdx.x + KEPT * SPLITTERS * 8; at < there; at += SPLITTERS) range.add(from[at]);
-  for (int i = 16; i > 0; i /= 2) range.add(range.of_lane(i));
+  for (int at = threadIdx.x + KEPT * SPLITTERS * 8; at < there; at += SPLITTERS) range.add({from[at]});
+  range.add_lanes();
   if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = range;
   __syncthreads();
+  range = Range();
   for (int i = 0; i < SPLITTERS / 32; i++) range.add(of_warps[i]);
 
   const float factor = factor_of(range.largest);
   const float same[8] = {factor, factor, factor, factor, factor, factor, factor, factor};
-  if (threadIdx.x == 0) {
-    factors[blockIdx.y * all + line] = 1.0f / factor;
-    kinds[blockIdx.y * all + line] = range.kind();
-  }
+  if (threadIdx.x == 0) known[blockIdx.y * all + line] = range.line(k);
 #pragma unroll
   for (int i = 0; i < KEPT; i++) {
     const int part = threadIdx.x + i * SPLITTERS;

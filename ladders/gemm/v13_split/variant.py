@@ -18,8 +18,6 @@ THREADS = 384  # two warpgroups that multiply, one that copies
 SPLITTERS = 256  # threads of a block that splits floats
 STEPS_KEPT = 8  # parts of 64 k that a block of split_columns keeps in registers
 CLUSTER = 8  # blocks, at most
-SPREAD = 20  # powers of two between the elements of a line, beyond which it is called uneven
-LEAST_SUM = 2**13  # a sum below which halves may have lost more than fp32, if one line is uneven
 NARROW_COST = 1.045  # time a column, measured, where 1 is that of wide tiles
 BOX_BYTES = BOX * CHUNK * 2 * 2
 
@@ -80,8 +78,7 @@ def scratch(p: GemmShape) -> dict[str, Array]:
     found = {"flags": Array((1 + late(p) // ROWS,), "int32")}
     for name, count in zip("ab", lines(p), strict=True):
         found[f"{name}_boxes"] = Array((p.batch, count // BOX, chunks(p), BOX_BYTES // 2), "float16")
-        found[f"{name}_factors"] = Array((p.batch, count))
-        found[f"{name}_kinds"] = Array((p.batch, count), "int32")
+        found[f"{name}_known"] = Array((p.batch, count, 2), "uint32")
     return found
 
 
@@ -93,8 +90,6 @@ def defines(p: GemmShape) -> dict[str, int]:
         **{
             "THREADS": THREADS,
             "SPLITTERS": SPLITTERS,
-            "SPREAD": SPREAD,
-            "LEAST_SUM": LEAST_SUM,
             "STEPS_KEPT": STEPS_KEPT,
             "C_PAIRS": p.pitches[2] % 2 == 0,
         },
@@ -109,8 +104,7 @@ def split(p: GemmShape, number: int) -> Launch:
     args = (
         name,
         f"{name}_boxes",
-        f"{name}_factors",
-        f"{name}_kinds",
+        f"{name}_known",
         length,
         p.k,
         pitch,
@@ -131,7 +125,7 @@ def plan(p: GemmShape) -> list[Launch]:
     rows = ceil_div(p.m, ROWS)
     wide, narrow = widths(rows * p.batch, p.n)
     c0 = "c0" if p.beta else "c"  # what is not read
-    made = tuple(f"{name}_{what}" for what in ("boxes", "factors", "kinds") for name in "ab")
+    made = tuple(f"{name}_{what}" for what in ("boxes", "known") for name in "ab")
     args = (*made, "flags", "a", "b", c0, "c", p.m, p.n, p.k, *p.pitches)
     args += (chunks(p), wide, narrow, p.batch, late(p), float(p.alpha), float(p.beta))
     stage = (ROWS + WIDE) // BOX * BOX_BYTES

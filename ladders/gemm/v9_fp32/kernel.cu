@@ -23,12 +23,15 @@
 // Limits    sm_90a. The halves need as much memory as the operands.
 // Hazards   as gemm/v7_specialised. In addition: find_ranges adds to the output of clear, an earlier launch.
 //           Halves lose everything below 2^-39 of the largest element of their line. That does not matter if the
-//           largest products determine the sum; it does if small elements of a meet large ones of b, or the reverse. If
-//           the elements of a row and those of a column are both more than 2^30 apart, their sum is therefore computed
-//           again from a and b in fp32. This is slow, but rare. Sums that are not finite are also computed again: lines
-//           with an infinity, NaN, or a largest element beyond 2^114 or below 2^-104 have the factor NaN. This misses
-//           sums in which the largest elements of a row meet zeros, or elements that are 2^-25 of the largest;
-//           gemm/v13_split has a stricter rule.
+//           largest products determine the sum. It does if the largest elements of a row meet zeros or small elements
+//           of a column, or the reverse. Let the distance of an element be the powers of two from it to the largest one
+//           of its line, and that of a zero 15. If the mean distances of a row and a column add up to less than 15, one
+//           of their products is above 2^13, in units in which a product of the largest elements is 2^28 to 2^30. Then
+//           halves lose less than fp32. Otherwise sums are examined, and computed again in double if they are below
+//           2^13 and one of both lines is uneven: its elements, except zeros, are more than 2^16 apart. This is slow,
+//           but rare. Sums that are not finite are also computed again: lines with an infinity, NaN, or a largest
+//           element below 2^-104 or beyond 2^114 have the factor NaN, and all sums of a line with elements from 2^49
+//           are examined.
 // Source    Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores while surpassing the FP32
 //           theoretical peak performance", 2022; Fasi et al., "Numerical behavior of NVIDIA tensor cores", 2021.
 #include <mini_dnn/sums.cuh>
@@ -49,9 +52,9 @@ static_assert(THREADS == 384 && SPLITTERS == 256, "two warpgroups multiply, a th
 #include "tiles.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    gemm(const char* a_boxes, const char* b_boxes, const float* a_factors, const float* b_factors, const int* a_wide,
-         const int* b_wide, const float* a, const float* b, const float* c0, float* c, int m, int n, int k, int a_pitch,
-         int b_pitch, int c_pitch, int chunks, int wide, int narrow, int batch, float alpha, float beta) {
+    gemm(const char* a_boxes, const char* b_boxes, const Line* a_known, const Line* b_known, const float* a,
+         const float* b, const float* c0, float* c, int m, int n, int k, int a_pitch, int b_pitch, int c_pitch,
+         int chunks, int wide, int narrow, int batch, float alpha, float beta) {
   extern __shared__ __align__(1024) char memory[];
   __shared__ ptx::mbarrier full[STAGES], empty[STAGES];
   const Tiles tiles{(m + ROWS - 1) / ROWS, wide, narrow, batch};
@@ -93,11 +96,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   ptx::setmaxnreg_inc<240>();
   const Operands operands{a, b, m, n, k, a_pitch, b_pitch};
   auto make = [&](auto& total) {
-    sum_up(total, ring, stage, chunks);
+    sum_up(total, ring, stage, chunks, warpgroup);
     row += threadIdx.x / 32 * 16;
     const long long of_entry = (long long)entry * m * c_pitch;
-    finish(total, operands, {a_factors + entry * a_lines, a_wide + entry * a_lines},
-           {b_factors + entry * b_lines, b_wide + entry * b_lines},
+    finish(total, operands, a_known + entry * a_lines, b_known + entry * b_lines,
            sums::Matrix<float>{c0 + of_entry, c + of_entry, m, n, c_pitch, alpha, beta}, entry, row, column);
   };
   for (int i = blockIdx.x; i < count; i += gridDim.x) {

@@ -3,8 +3,8 @@
 // Lines of k elements, one after the other; blockIdx.x is the line, blockIdx.y the entry of the batch. The first KEPT
 // parts of 8 elements stay in registers, longer lines are read twice.
 extern "C" __global__ void __launch_bounds__(SPLITTERS)
-    split_rows(const float* __restrict__ x, uint4* boxes, float* factors, int* wide, int lines, int k, int pitch,
-               int chunks, int wide_tiles) {
+    split_rows(const float* __restrict__ x, uint4* boxes, Line* known, int lines, int k, int pitch, int chunks,
+               int wide_tiles) {
   constexpr int KEPT = 4;
   __shared__ Range of_warps[SPLITTERS / 32];
   const int line = blockIdx.x, parts = chunks * (CHUNK / 8);
@@ -20,21 +20,18 @@ extern "C" __global__ void __launch_bounds__(SPLITTERS)
     const int part = threadIdx.x + i * SPLITTERS;
     if (part >= parts) break;
     read(from + 8 * part, there - 8 * part, quads, kept[i]);
-#pragma unroll
-    for (int j = 0; j < 8; j++) range.add(kept[i][j]);
+    if (8 * part < there) range.add(kept[i], min(8, there - 8 * part));
   }
-  for (int at = threadIdx.x + KEPT * SPLITTERS * 8; at < there; at += SPLITTERS) range.add(from[at]);
-  for (int i = 16; i > 0; i /= 2) range.add(range.of_lane(i));
+  for (int at = threadIdx.x + KEPT * SPLITTERS * 8; at < there; at += SPLITTERS) range.add({from[at]});
+  range.add_lanes();
   if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = range;
   __syncthreads();
+  range = Range();
   for (int i = 0; i < SPLITTERS / 32; i++) range.add(of_warps[i]);
 
   const float factor = factor_of(range.largest);
   const float same[8] = {factor, factor, factor, factor, factor, factor, factor, factor};
-  if (threadIdx.x == 0) {
-    factors[blockIdx.y * gridDim.x + line] = 1.0f / factor;
-    wide[blockIdx.y * gridDim.x + line] = range.is_wide();
-  }
+  if (threadIdx.x == 0) known[blockIdx.y * gridDim.x + line] = range.line(k);
   auto write = [&](int part, const float (&values)[8]) {
     uint4 high, low;
     split(values, same, high, low);

@@ -35,8 +35,9 @@ __device__ __forceinline__ void multiply(float (&d)[groups][4], const char* a, c
 
 // Adds the sums of a tile to total. They still have the factors of their lines.
 template <int groups>
-__device__ __forceinline__ void sum_up(float (&total)[groups][4], const Ring& ring, Stage& stage, int chunks) {
-  const int warpgroup = threadIdx.x / 128, lane = threadIdx.x % 32;
+__device__ __forceinline__ void sum_up(float (&total)[groups][4], const Ring& ring, Stage& stage, int chunks,
+                                       int warpgroup) {
+  const int lane = threadIdx.x % 32;
   float d[groups][4];
 #pragma unroll 1
   for (int chunk = 0; chunk < chunks; chunk += 2) {

@@ -16,7 +16,6 @@ MULTIPROCESSORS = 132  # of an H100 or H200; a block each, as each takes nearly 
 THREADS = 384  # two warpgroups that multiply, one that copies
 SPLITTERS = 256  # threads of a block that splits floats
 RANGE_PARTS = 64  # of k, for each of which a block looks for the largest elements
-SPREAD = 30  # powers of two between the elements of a line, beyond which it is called wide
 NARROW_COST = 1.045  # time a column, measured, where 1 is that of wide tiles
 BOX_BYTES = BOX * CHUNK * 2 * 2
 
@@ -65,10 +64,9 @@ def scratch(p: GemmShape) -> dict[str, Array]:
     found = {}
     for name, count, columns in zip("ab", lines(p), beside(p), strict=True):
         found[f"{name}_boxes"] = Array((p.batch, count // BOX, chunks(p), BOX_BYTES // 2), "float16")
-        found[f"{name}_factors"] = Array((p.batch, count))
-        found[f"{name}_wide"] = Array((p.batch, count), "int32")
+        found[f"{name}_known"] = Array((p.batch, count, 2), "uint32")
         if columns:
-            found[f"{name}_ranges"] = Array((p.batch, count, 2), "uint32")
+            found[f"{name}_ranges"] = Array((p.batch, count, 3), "uint32")
     return found
 
 
@@ -77,7 +75,7 @@ def defines(p: GemmShape) -> dict[str, int]:
     a_lines, b_lines = beside(p)
     return {
         **{"ROWS": ROWS, "WIDE": WIDE, "NARROW": NARROW, "BAND": BAND, "STAGES": STAGES},
-        **{"THREADS": THREADS, "SPLITTERS": SPLITTERS, "SPREAD": SPREAD, "C_PAIRS": p.pitches[2] % 2 == 0},
+        **{"THREADS": THREADS, "SPLITTERS": SPLITTERS, "C_PAIRS": p.pitches[2] % 2 == 0},
         **{"A_LINES": a_lines, "B_LINES": b_lines},
     }
 
@@ -87,7 +85,7 @@ def split(p: GemmShape, name: str) -> list[Launch]:
     number = "ab".index(name)
     length, pitch, count = (p.m, p.n)[number], p.pitches[number], lines(p)[number]
     wide_tiles = widths(ceil_div(p.m, ROWS) * p.batch, p.n)[0] if name == "b" else 0
-    made = (f"{name}_boxes", f"{name}_factors", f"{name}_wide")
+    made = (f"{name}_boxes", f"{name}_known")
     if not beside(p)[number]:
         args = (name, *made, length, p.k, pitch, chunks(p), wide_tiles)
         return [Launch("split_rows", (count, p.batch), (SPLITTERS,), args, early=True)]
@@ -107,7 +105,7 @@ def plan(p: GemmShape) -> list[Launch]:
     rows = ceil_div(p.m, ROWS)
     wide, narrow = widths(rows * p.batch, p.n)
     c0 = "c0" if p.beta else "c"  # what is not read
-    made = tuple(f"{name}_{what}" for what in ("boxes", "factors", "wide") for name in "ab")
+    made = tuple(f"{name}_{what}" for what in ("boxes", "known") for name in "ab")
     args = (*made, "a", "b", c0, "c", p.m, p.n, p.k, *p.pitches)
     args += (chunks(p), wide, narrow, p.batch, float(p.alpha), float(p.beta))
     stage = (ROWS + WIDE) // BOX * BOX_BYTES
