@@ -55,7 +55,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   const int rank = ptx::cluster_rank(), clusters = gridDim.x / 2, steps = (k + TILE_K - 1) / TILE_K;
   const Tiles tiles{rows, tall_columns, flat_columns, batch};
   const int count = tiles.count();
-  const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0), warpgroup = warp / 4;  // the compiler knows that a warp agrees
+  const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0),
+            warpgroup = warp / 4;  // the compiler knows that a warp agrees
   if (threadIdx.x == CONSUMERS * 128) {
     ptx::tensor_prefetch(a);
     ptx::tensor_prefetch(b);
