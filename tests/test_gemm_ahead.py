@@ -62,7 +62,7 @@ def launch(problem: GemmShape) -> Launch:
         *((tile, problem) for i, tile in enumerate(WHOLE_SUMS) for problem in PROBLEMS[i % 2 :: 2]),
         *((tile, PROBLEMS[3]) for tile in SEVERAL),  # warpgroups
         *((tile, LONG) for tile in (HALF_SUMS[0], HALF_SUMS[2], HALF_SUMS[-1])),
-        *((WIDE[i], problem) for i, problem in ((0, PROBLEMS[0]), (0, SHORTEST), (1, PROBLEMS[3]))),
+        *((tile, problem) for tile in WIDE for problem in (PROBLEMS[0], SHORTEST, PROBLEMS[3])),
     ],
     ids=lambda value: value.text if isinstance(value, GemmShape) else str(value),
 )
@@ -99,7 +99,7 @@ def test_blocks_have_the_shared_memory_that_they_need(tile: Any, monkeypatch: py
     ("tile", "problem"),
     [
         (WHOLE_SUMS[-1], PROBLEMS[0]),
-        *((tile, PROBLEMS[3]) for tile in (*WHOLE_SUMS[::3], WIDE[1])),
+        *((tile, PROBLEMS[3]) for tile in (*WHOLE_SUMS[::3], *WIDE)),
         (HALF_SUMS[0], LONG),
         *(ROUNDS[i] for i in (1, 3)),
     ],

@@ -1,7 +1,7 @@
 // gemm/v11_ahead: gemm/v10_small for products that depend on each other, as the layers of a network do.
 //
 // Idea      A kernel that is launched early waits for the previous one before it loads anything. In a chain of
-//           products, only a is the result of the previous kernel, while b holds constant weights. One thread therefore
+//           products, only a is the result of the previous kernel, while b holds constant weights. One warp therefore
 //           loads b at once, and another one waits and then loads a. When the previous kernel ends, b is in shared
 //           memory or on its way, and only a remains to be loaded. A tile should therefore have few rows of a. wgmma
 //           has 64 rows or more, but 8 columns or more, so the kernel computes the transpose of c: its rows are 64
@@ -13,11 +13,13 @@
 //           tiles of 128 x 192 or 128 x 256 take one round, a block may have a wide tile: c is not transposed, two
 //           warpgroups have 64 rows each, and no blocks of a cluster wait for each other. If there are 256 columns, the
 //           last two steps multiply half of them, and then the other half, so that the first half is stored while the
-//           other one is multiplied. If most multiprocessors have a tile, only some stages of b are loaded before the
-//           wait, as more would delay a. Other products have tiles of one size for several rounds (rounds.cuh). ROWS is
-//           any multiple of 16, so that tiles fill the last round, too. Up to eight blocks of a cluster share rows of a
-//           and columns of b, so that L2 delivers less. variant.py has a model of the time, which chooses among all of
-//           these and the tiles of gemm/v10_small and gemm/v8_final.
+//           other one is multiplied. The other half goes out through the stage that would be loaded next, so that
+//           nothing waits for memory. Such a block asks for two stages at once, and for others when the first one is
+//           there, because loads of all multiprocessors delay each other. If most multiprocessors have a tile, only
+//           some stages of b are loaded before the wait, as more would delay a. Other products have tiles of one size
+//           for several rounds (rounds.cuh). ROWS is any multiple of 16, so that tiles fill the last round, too. Up to
+//           eight blocks of a cluster share rows of a and columns of b, so that L2 delivers less. variant.py has a
+//           model of the time, which chooses among all of these and the tiles of gemm/v10_small and gemm/v8_final.
 // Layout    as gemm/v8_final. Stages have ROWS rows of a and COLUMNS columns of b. The results of a tile are ROWS lines
 //           of 128 bytes with 128-byte swizzle; of a tile with two blocks, each has half of them; of a wide tile, each
 //           warp has two parts of 16 rows and 64 columns. HALVES: the copy engine reads whole sectors of 32 bytes. If
@@ -42,11 +44,13 @@
 //           Nothing that may still run when the kernel starts may write it: no launch of the plan, and not the work
 //           just ahead of the plan. The threads that multiply wait for a, and so for grid_wait(), before c is written.
 //           No block of a cluster may exit while another one sends it sums or boxes. A stage is free when all blocks
-//           that receive boxes of this one have read it: those below it and those beside it. The product of 256 columns
+//           that receive boxes of this one have read it: those below it and those beside it. Half of a wide tile of c
+//           is written to a stage that all warps have read, and that nothing fills again. The product of 256 columns
 //           before the halves may still be in flight when they start. Only wgmma_fence() orders products of another
 //           shape.
 // Source    PTX ISA, "griddepcontrol", "stmatrix"; mini_dnn/implicit.cuh.
 #include <mini_dnn/lines.cuh>
+#include <mini_dnn/ptx_elect.cuh>
 #include <mini_dnn/ptx_widths.cuh>
 
 using Operand = std::conditional_t<IN_TYPE == sums::fp16, ptx::Half, ptx::Bfloat>;
@@ -60,11 +64,13 @@ constexpr int GROUPS = (WIDE ? COLUMNS : ROWS) / 8;               // of 8 column
 constexpr int PART = GROUPS / SPLIT;                              // of those that a block adds up and stores
 constexpr int ROWS_BYTES = 8 * 64 * 2;                            // of 8 rows of c on their way out
 constexpr int SLOT = WARPGROUPS * 128;  // of four sums, from another block: a place for each thread
-constexpr int LOADER_OF_A = WARPGROUPS * 128, LOADER_OF_B = LOADER_OF_A + 32;  // threads
-// A thread can start its loads before the mbarriers of the other one are there. But if b is ahead, a chain of products
-// was found to be slower then, except with wide tiles.
-constexpr bool MEET_FIRST = AHEAD > 0 && !WIDE;
-static_assert(TILE_K == 64 && THREADS == (PAIRS > 1 ? LOADER_OF_A + 128 : LOADER_OF_B + 32),
+constexpr int LOADER_OF_A = WARPGROUPS * 4, LOADER_OF_B = LOADER_OF_A + 1;  // warps
+// Stages that a block with a wide tile asks for before its first one is there. More of them would delay it.
+constexpr int BURST = 2;
+// A warp can start its loads before the mbarriers of the other one are there. But if all of k is in flight and only a
+// part of b is ahead of the wait, a chain of products was found to be slower then.
+constexpr bool MEET_FIRST = !WIDE && WHOLE && AHEAD > 0 && AHEAD < STAGES;
+static_assert(TILE_K == 64 && THREADS == WARPGROUPS * 128 + (PAIRS > 1 ? 128 : 64),
               "warpgroups that multiply, and two warps that load");
 static_assert(GROUPS % (2 * SPLIT) == 0, "equal parts, of pairs of groups");
 
@@ -86,23 +92,26 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   const int row = blockIdx.x / SPLIT * ROWS, column = blockIdx.y * COLUMNS, entry = blockIdx.z;
   const int rank = blockIdx.x % SPLIT, all = (k + TILE_K - 1) / TILE_K;
   const int first = all * rank / SPLIT, steps = all * (rank + 1) / SPLIT - first;
-  int step = 0;  // of a thread that loads
+  int step = 0;  // of a warp that loads
   Stage stage;
-  // Asks for the next stage of a, or of b.
+  // Asks for the next stage of a, or of b. All threads of a warp call this, and one of them starts the copies.
   auto load = [&](auto which) {
     constexpr bool is_a = decltype(which)::value;
     ptx::mbarrier* const full = (is_a ? ring.full_a : ring.full_b) + stage.index;
     char* const to = memory + stage.index * STAGE_BYTES;
     const int at = (first + step) * TILE_K;
+    if (WIDE && step == BURST) ptx::mbarrier_wait(is_a ? ring.full_a : ring.full_b, 0);
     if (step >= STAGES) ptx::mbarrier_wait(ring.empty + stage.index, stage.parity ^ 1);
-    ptx::mbarrier_arrive_expect_tx(full, is_a ? A_BYTES : B_BYTES);
-    if (is_a) {
-      ptx::tensor_load(to, a, at, row, entry, full);
-    } else {
+    if (ptx::elect()) {
+      ptx::mbarrier_arrive_expect_tx(full, is_a ? A_BYTES : B_BYTES);
+      if (is_a) {
+        ptx::tensor_load(to, a, at, row, entry, full);
+      } else {
 #pragma unroll
-      for (int j = 0; j < COLUMNS; j += 64)
-        ptx::tensor_load(to + A_BYTES + j / 64 * BOX_BYTES, b, B_TURNED ? at : column + j, B_TURNED ? column + j : at,
-                         entry, full);
+        for (int j = 0; j < COLUMNS; j += 64)
+          ptx::tensor_load(to + A_BYTES + j / 64 * BOX_BYTES, b, B_TURNED ? at : column + j, B_TURNED ? column + j : at,
+                           entry, full);
+      }
     }
     step++, stage.next();
   };
@@ -110,41 +119,53 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 #pragma unroll 1
     while (step < min(last, steps)) load(which);
   };
+  // The first stage, or all stages that are loaded before the wait.
   auto start = [&](auto which) {
     constexpr bool is_a = decltype(which)::value;
     if (is_a || AHEAD == 0) ptx::grid_wait();
     load(which);  // whatever k is, and so before k is there
-    if (!is_a && AHEAD > 0 && AHEAD < STAGES) {
-      load_until(which, AHEAD);
-      ptx::grid_wait();  // a comes first
-    }
+    if (!is_a) load_until(which, AHEAD);
+  };
+  auto go_on = [&](auto which) {
+    constexpr bool is_a = decltype(which)::value;
+    if (!is_a && AHEAD > 0 && AHEAD < STAGES) ptx::grid_wait();  // a comes first
     load_until(which, STAGES);
     if (is_a) ptx::grid_launch_dependents();
+    if (!WHOLE) load_until(which, steps);
   };
   constexpr std::true_type of_a;
   constexpr std::false_type of_b;
-  if (threadIdx.x == LOADER_OF_A) {
-    ptx::tensor_prefetch(a);
-    ring.init_a();
+  const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);  // so the compiler knows that a warp agrees
+  if (warp == LOADER_OF_A) {
+    if (ptx::elect()) {
+      ptx::tensor_prefetch(a);
+      ring.init_a();
+    }
+    __syncwarp();  // the mbarriers are initialised
     if (!MEET_FIRST) start(of_a);
-  } else if (threadIdx.x == LOADER_OF_B) {
-    ptx::tensor_prefetch(b);
-    ring.init_b();
+  } else if (warp == LOADER_OF_B) {
+    if (ptx::elect()) {
+      ptx::tensor_prefetch(b);
+      ring.init_b();
+    }
+    __syncwarp();  // the mbarriers are initialised
     if (!MEET_FIRST) start(of_b);
-  } else if (threadIdx.x == 0) {
-    ptx::tensor_prefetch(c);
-    ring.init_empty();
+  } else if (warp == 0) {
+    if (ptx::elect()) {
+      ptx::tensor_prefetch(c);
+      ring.init_empty();
+    }
+    __syncwarp();  // the lanes of a warp reach the barrier together
   }
-  __syncwarp();     // the lanes of a warp reach the barrier together
   __syncthreads();  // the mbarriers are initialised
   if (SPLIT > 1) ptx::cluster_arrive_relaxed();
 
-  const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);  // so the compiler knows that a warp agrees
+  const int warpgroup = warp / 4;
   if (warpgroup < WARPGROUPS) {
     float d[GROUPS][4];
     if constexpr (WIDE) {
-      multiply_wide(d, memory, ring, steps, warpgroup);
-      store_wide(d, c, alpha, c_rows, row, column, entry);
+      multiply_wide(d, memory, ring, steps, warpgroup, stage);
+      store_wide(d, c, alpha, memory, ring, steps, stage, row, column, entry);
     } else {
       char* const own = c_rows + warpgroup * PART * ROWS_BYTES;
       multiply(d, memory, ring, steps, warpgroup);
@@ -157,16 +178,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         stage_rows<PART>(d, 0, alpha, own);
       }
     }
-  } else if (threadIdx.x == LOADER_OF_A) {
+  } else if (warp == LOADER_OF_A) {
     if (MEET_FIRST) start(of_a);
-    if (!WHOLE) load_until(of_a, steps);
-  } else if (threadIdx.x == LOADER_OF_B) {
+    go_on(of_a);
+  } else if (warp == LOADER_OF_B) {
     if (MEET_FIRST) start(of_b);
-    if (!WHOLE) load_until(of_b, steps);
+    go_on(of_b);
   }
   if (WIDE) return;  // each warp has stored its rows
-  __syncwarp();
-  if (SPLIT > 1 && threadIdx.x >= LOADER_OF_A) ptx::cluster_wait();
+  if (SPLIT > 1 && warp >= LOADER_OF_A) ptx::cluster_wait();
   __syncthreads();  // rows of c are complete
   if (threadIdx.x == 0) {
 #pragma unroll

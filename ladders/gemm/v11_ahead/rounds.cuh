@@ -76,11 +76,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   };
   constexpr std::true_type of_a;
   constexpr std::false_type of_b;
-  if (threadIdx.x == LOADER_OF_A) {
+  if (threadIdx.x == LOADER_OF_A * 32) {
     ptx::tensor_prefetch(a);
     ring.init_a();
     if (SHARE == 1) start(of_a);
-  } else if (threadIdx.x == LOADER_OF_B) {
+  } else if (threadIdx.x == LOADER_OF_B * 32) {
     ptx::tensor_prefetch(b);
     ring.init_b();
     if (SHARE == 1) start(of_b);
@@ -172,10 +172,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     if (threadIdx.x % 128 == 0) ptx::bulk_wait_read<0>();
   } else {
     if constexpr (PAIRS > 1) ptx::setmaxnreg_dec<40>();
-    if (threadIdx.x == LOADER_OF_A) {
+    if (threadIdx.x == LOADER_OF_A * 32) {
       if (SHARE > 1) start(of_a);
       load_until(of_a, 1 << 30);
-    } else if (threadIdx.x == LOADER_OF_B) {
+    } else if (threadIdx.x == LOADER_OF_B * 32) {
       if (SHARE > 1) start(of_b);
       load_until(of_b, 1 << 30);
     }

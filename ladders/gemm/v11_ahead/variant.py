@@ -22,7 +22,7 @@ MOST_STAGES, LEAST_STAGES = 8, 4  # of a ring
 SHARED_BYTES = 226 * 1024  # of a block, for stages and sums
 BUSY_AHEAD = 4  # stages of b that are loaded before the wait, if most multiprocessors have a tile
 WIDE_STAGES, WIDE_AHEAD = 4, 2  # of a ring; of b, loaded before the wait
-WARP_BYTES = 4096  # of c on their way out
+PART_BYTES = 2048  # of a warp: 16 rows and 64 columns of c on their way out
 BAND = 16  # rows of tiles
 
 
@@ -69,7 +69,7 @@ def pieces(tile: Tile) -> tuple[int, int]:
 def sums_bytes(tile: Tile) -> int:
     """Of results on their way out, and of sums from another block."""
     if tile.kind == WIDE:
-        return tile.rows // 16 * WARP_BYTES
+        return tile.rows // 16 * (2 if tile.columns == 256 else tile.columns // 64) * PART_BYTES
     if tile.kind == ROUNDS:
         rows, buffers = pieces(tile)
         return rows * buffers * tile.columns // tile.pairs * 2

@@ -2,7 +2,25 @@
 #include "half.cuh"
 
 constexpr int TAIL = COLUMNS == 256 ? 2 : 0;  // steps, the last ones, that multiply half of the columns at a time
-constexpr int WARP_BYTES = 4096;              // two parts of 16 rows and 64 columns on their way out
+constexpr int PART_BYTES = 16 * 64 * 2;       // 16 rows and 64 columns of c
+constexpr int WARP_BYTES = (TAIL > 0 ? COLUMNS / 2 : COLUMNS) / 64 * PART_BYTES;  // of sums that are stored together
+
+// Stores 16 rows of a warp, 64 columns at a time, through memory of its own, which copies may still read after the
+// call.
+template <int groups>
+__device__ __forceinline__ void store_part(const float (&d)[groups][4], const ptx::TensorMap& c, float alpha, char* own,
+                                           int row, int column, int entry) {
+#pragma unroll
+  for (int i = 0; i < groups / 8; i++) {
+    sums::stage<Out>(d, 8 * i, alpha, own + i * PART_BYTES);
+    ptx::fence_proxy_async();
+    __syncwarp();
+    if (ptx::elect()) {
+      ptx::tensor_store(c, column + 64 * i, row, entry, own + i * PART_BYTES);
+      ptx::bulk_commit();
+    }
+  }
+}
 
 // d (64,8 groups) = or with `add` += 64 rows of a stage of a times the columns of its b from `from` on.
 template <int groups>
@@ -20,12 +38,11 @@ __device__ __forceinline__ void multiply_columns(float (&d)[groups][4], const ch
 // The sums of a tile. There are more steps than TAIL. The last ones multiply the first half of the columns, and then
 // the other one, so that the first half is stored while the other one is multiplied. The last products are still in
 // flight when this returns. ptxas 13.0 easily finds no registers for halves, and then waits for each product (message
-// C7511): it needs a loop that runs at least once, and stages whose place follows from k. For 192 columns, that was not
-// enough.
+// C7511): it needs a loop that runs at least once, and last stages whose places follow from the stage before them.
+// Small changes elsewhere may bring the message back. For 192 columns, that was not enough.
 template <int groups>
 __device__ __forceinline__ void multiply_wide(float (&d)[groups][4], const char* stages, Ring& ring, int steps,
-                                              int warpgroup) {
-  Stage stage;
+                                              int warpgroup, Stage& stage) {
   int before = 0, step = 0;  // the stage of the previous step
   auto wait_full = [&] {
     ptx::mbarrier_wait(ring.full_b + stage.index, stage.parity);
@@ -38,15 +55,16 @@ __device__ __forceinline__ void multiply_wide(float (&d)[groups][4], const char*
     multiply_columns(d, stages + stage.index * STAGE_BYTES, warpgroup, 0, step > 0);
     ptx::wgmma_commit();
     ptx::wgmma_wait<1>();  // the previous step is complete
-    if (step > 0 && threadIdx.x % 32 == 0) ptx::mbarrier_arrive(ring.empty + before);
+    if (step > 0 && ptx::elect()) ptx::mbarrier_arrive(ring.empty + before);
     before = stage.index;
     stage.next();
   } while (++step < steps - TAIL);
 
   if constexpr (TAIL > 0) {
+    const int first = stage.index;
     for (int i = 0; i < TAIL; i++, stage.next()) wait_full();
     ptx::wgmma_fence();
-    auto stage_of = [&](int i) { return stages + (steps - TAIL + i) % STAGES * STAGE_BYTES; };
+    auto stage_of = [&](int i) { return stages + (first + i) % STAGES * STAGE_BYTES; };
 #pragma unroll
     for (int i = 0; i < TAIL; i++) multiply_columns(half_of<0>(d), stage_of(i), warpgroup, 0, true);
     ptx::wgmma_commit();
@@ -56,21 +74,25 @@ __device__ __forceinline__ void multiply_wide(float (&d)[groups][4], const char*
   }
 }
 
-// Waits for the sums, or for each half of them, and stores them; each warp 16 rows, through memory of its own.
+// Waits for the sums, or for each half of them, and stores them. The second half goes out through `spare`, the stage
+// that would be filled next, so that it does not have to wait until the copies of the first half have read their
+// memory.
 template <int groups>
-__device__ __forceinline__ void store_wide(float (&d)[groups][4], const ptx::TensorMap& c, float alpha, char* c_rows,
-                                           int row, int column, int entry) {
+__device__ __forceinline__ void store_wide(float (&d)[groups][4], const ptx::TensorMap& c, float alpha, char* stages,
+                                           Ring& ring, int steps, const Stage& spare, int row, int column, int entry) {
   const int warp = threadIdx.x / 32;
-  char* const own = c_rows + warp * WARP_BYTES;
+  char* const own = stages + STAGES * STAGE_BYTES + warp * WARP_BYTES;
   row += warp * 16;
   if constexpr (TAIL > 0) {
     ptx::wgmma_wait<1>(half_of<0>(d));
-    sums::store_tensor<Out>(half_of<0>(d), c, alpha, own, row, column, entry);
+    store_part(half_of<0>(d), c, alpha, own, row, column, entry);
+    if (steps >= STAGES) ptx::mbarrier_wait(ring.empty + spare.index, spare.parity ^ 1);  // all warps have read it
     ptx::wgmma_wait<0>(half_of<1>(d));
-    sums::store_tensor<Out>(half_of<1>(d), c, alpha, own, row, column + COLUMNS / 2, entry);
+    store_part(half_of<1>(d), c, alpha, stages + spare.index * STAGE_BYTES + warp * WARP_BYTES, row,
+               column + COLUMNS / 2, entry);
   } else {
     ptx::wgmma_wait<0>(d);
-    sums::store_tensor<Out>(d, c, alpha, own, row, column, entry);
+    store_part(d, c, alpha, own, row, column, entry);
   }
-  if (threadIdx.x % 32 == 0) ptx::bulk_wait_read<0>();  // before the block exits and its memory is reused
+  if (ptx::elect()) ptx::bulk_wait_read<0>();  // before the block exits and its memory is reused
 }

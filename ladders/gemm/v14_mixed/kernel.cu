@@ -13,7 +13,7 @@
 //           columns are divided. All others are calls of gemm/v16_pingpong.
 // Layout    as gemm/v8_final. The two blocks of a cluster are beside each other and share a if their tiles are tall, or
 //           below each other and share b if they are flat. Each loads half of the shared operand for both.
-// Mapping   a block on each multiprocessor, clusters of two; two warpgroups multiply, a third one has a thread that
+// Mapping   a block on each multiprocessor, clusters of two; two warpgroups multiply, a third one has a warp that
 //           loads. Tall tiles are processed first, then flat ones, each in bands of BAND columns, row by row.
 // Roofline  m = n = k = 8192: 1,100 GFLOP, 1.11 ms at 990 TFLOP/s, 1.31 at 1.6 GHz, to which power lowers the clock.
 //           403 MB, each byte once: 0.12 ms at an H100's 3.35 TB/s.
@@ -25,6 +25,7 @@
 //           the stage before them. Even a change of the loads may bring the message back. tests/test_nvcc.py checks
 //           that it does not appear.
 // Source    CUTLASS, "Efficient GEMM in CUDA"; PTX ISA, "setmaxnreg".
+#include <mini_dnn/ptx_elect.cuh>
 #include <mini_dnn/sums.cuh>
 
 using Operand = std::conditional_t<IN_TYPE == sums::fp16, ptx::Half, ptx::Bfloat>;
@@ -54,7 +55,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   const int rank = ptx::cluster_rank(), clusters = gridDim.x / 2, steps = (k + TILE_K - 1) / TILE_K;
   const Tiles tiles{rows, tall_columns, flat_columns, batch};
   const int count = tiles.count();
-  const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);  // so the compiler knows that a warp agrees
+  const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0),
+            warpgroup = warp / 4;  // the compiler knows that a warp agrees
   if (threadIdx.x == CONSUMERS * 128) {
     ptx::tensor_prefetch(a);
     ptx::tensor_prefetch(b);
@@ -73,7 +75,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   Stage stage;
   if (warpgroup == CONSUMERS) {
     ptx::setmaxnreg_dec<OTHERS_REGISTERS>();
-    if (threadIdx.x == CONSUMERS * 128) {
+    if (warp == CONSUMERS * 4) {
       const Loads loads{a, b, memory, full, empty};
       bool back = false;
       ptx::grid_wait();
@@ -130,6 +132,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
       ptx::wgmma_wait<1>(half_of<0>(d));
       store<0>(half_of<0>(d), c, alpha, own, row, column, entry);
       ptx::wgmma_wait<0>(half_of<1>(d));
+#pragma unroll 1
       for (int j = 0; j < TAIL; j++, stage.next()) release(stage.index);
       store<1>(half_of<1>(d), c, alpha, own, row + (Tile::TALL ? 64 : 0), column + (Tile::TALL ? 0 : 128), entry);
     };
