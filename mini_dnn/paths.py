@@ -116,7 +116,7 @@ def replacing(path: Path) -> Iterator[Path]:
     Such files that killed processes have left behind are removed, too.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    remove_abandoned(path.parent.glob(f"{glob.escape(path.name)}.*.tmp"))
+    remove_abandoned(path.parent.glob(f"{glob.escape(path.name)}.{'[0-9a-f]' * 32}.tmp"))
     temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
     handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o666)
     try:

@@ -46,7 +46,7 @@ def running(what: Callable[[], str]) -> Iterator[None]:
 
 def overdue(now: float) -> str:
     """The text about kernels that have run for `SILENCE_S` at time ``now``; empty if there are none."""
-    since, what = _running[0] if _running else (now, str)
+    since, what = next(iter(_running), (now, str))  # another thread may remove the last one at any time
     return what() if now - since >= SILENCE_S else ""
 
 

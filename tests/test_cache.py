@@ -194,7 +194,7 @@ def test_no_mutation_of_a_file_is_taken_for_its_content(count: int, folder: Path
 
 
 def test_what_killed_writers_of_images_and_weights_leave_is_removed(tmp_path: Path) -> None:
-    left = [tmp_path / f"set.h5.{n}.tmp" for n in range(2)]
+    left = [tmp_path / f"set.h5.{n:032x}.tmp" for n in range(2)]
     other = tmp_path / "other.h5.1.tmp"
     for path in (*left, other):
         path.write_bytes(b"half a file")

@@ -128,8 +128,8 @@ def _round(
     work = Program(variant, accepted, seed, folder)
     try:
         runs = _plain(work) if accepted else []
-    except MiniDnnError:
-        shutil.rmtree(folder)  # no checker has written a message
+    except BaseException:  # also Ctrl-C; no checker has written a message
+        shutil.rmtree(folder, ignore_errors=True)
         raise
     found = _findings(work, runs, progress)
     shutil.rmtree(folder)

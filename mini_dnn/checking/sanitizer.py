@@ -127,7 +127,8 @@ def check(work: Work, subtool: str, limit_s: float | None = None) -> Outcome:
     done = run(command(str(tool), work, subtool, messages), log, limit_s)
     if done.timed_out:
         raise MiniDnnError(
-            f"compute-sanitizer --tool {subtool} did not end within {limit_s:.0f} s; try smaller shapes"
+            f"compute-sanitizer --tool {subtool} did not end within {limit_s:.0f} s; try smaller shapes. "
+            f"Its messages until then: {messages}"
         )
     text = messages.read_text(errors="replace") if messages.is_file() else ""
     records, findings, total = tuple(read(text)), parse(text), summary(text)

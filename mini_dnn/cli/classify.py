@@ -42,7 +42,9 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         description="Classify pictures: files, folders and their subfolders, archives, .npy files of "
         "pixels, or - for a picture from standard input.",
     )
-    parser.add_argument("pictures", nargs="*", metavar="PICTURE", help="a file, a folder, a .npy file, or -")
+    parser.add_argument(
+        "pictures", nargs="*", metavar="PICTURE", help="a file, a folder, an archive, FILE.npy, FILE.h5, or -"
+    )
     networks = [name for name, model in MODELS.items() if model.pictures]
     parser.add_argument("--network", choices=networks, default=networks[-1], help="default %(default)s")
     parser.add_argument("--weights", type=Path, metavar="FILE", help="default: the shipped weights")
@@ -147,10 +149,10 @@ def run(args: argparse.Namespace) -> int:
         weights = hashlib.sha256(classifier.weights_file.read_bytes()).hexdigest()
         about = [describe["network"], weights, describe["recipe"], opened.code, opened.kind, args.top]
         kept = Kept(outputs.kept if found.count > args.shard or args.executor else None, about)
+        stack.push(lambda kind, *_: kind is not None and _say_kept(outputs.kept))
         writer = stack.enter_context(outputs.open(describe, classifier.classes, bool(labels)))
         expected = iter(labels or ())
         start, output, spent, tally = time.perf_counter(), 0.0, Spent(), Tally()
-        stack.push(lambda kind, *_: kind is not None and _say_kept(outputs.kept))
         with Bar("classifying", found.count) as bar:
             for answers in opened.answers(kept, spent):
                 since = time.perf_counter()

@@ -7,6 +7,7 @@ import sys
 import time
 from contextlib import ExitStack
 from dataclasses import replace
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from mini_dnn.device.gpus import GPUS
 from mini_dnn.errors import UsageError
 from mini_dnn.measuring.inference import PART_IMAGES, STEPS_OF, Program
 from mini_dnn.measuring.layerwise import (
+    ALIKE,
     ATTENTION,
     LAYER,
     LINEAR,
@@ -45,8 +47,6 @@ from mini_dnn.running.timing import NO_TIMING, Timing
 from mini_dnn.variant import Variant, find
 
 BATCH = 10000
-# FP16 operands may change the result for an image whose two best classes are close
-ACCURACY_TOLERANCE = 0.001
 # Flags that need test images
 OF_TEST_IMAGES = ("linear", "check", "data", "data_dir", "repeat", "send", "watch")
 KINDS = {  # kinds of layers that variants run
@@ -86,7 +86,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     parser.add_argument("--data", choices=datasets.ALL, default="auto", help="the data set (default auto)")
     parser.add_argument("--data-dir", type=Path, help="folder with the data set's published files")
     parser.add_argument(
-        "--weights", type=Path, help="an HDF5 file (default: the shipped weights for the data)"
+        "--weights", type=Path, help="a file of weights (default: the shipped weights for the data)"
     )
     parser.add_argument("--repeat", type=int, default=10, help="timed runs of each op on a GPU (default 10)")
     parser.add_argument(
@@ -161,7 +161,7 @@ def run(args: argparse.Namespace) -> int:
         else:
             found, layers = _layer_by_layer(variant, linear, program, args, setting)
     expected = program.expected_accuracy(args.batch)
-    agrees = expected is None or abs(found - expected) <= ACCURACY_TOLERANCE
+    agrees = expected is None or _is_close(found, expected, args.batch)
     print(f"\nTest Accuracy: {found:.4f} ({_verdict(expected, agrees, program)})")
     total_s = time.perf_counter() - start
     print(f"total {total_s:.1f} s")
@@ -264,6 +264,11 @@ def _layer_figures(layer: Measured) -> Figures:
         "compile_ms": result.compile_ms,
         "state": layer.state,
     }
+
+
+def _is_close(found: float, expected: float, batch: int) -> bool:
+    """Whether two accuracies agree. FP16 operands may change the class of one of `ALIKE` images."""
+    return round(abs(found - expected) * batch) <= ceil(batch / ALIKE)
 
 
 def _verdict(expected: float | None, agrees: bool, program: Program) -> str:

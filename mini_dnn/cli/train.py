@@ -138,6 +138,9 @@ def _run(args: argparse.Namespace, model: Model, trainer: Trainer, out: Path, ch
     described = ResNetSizes.from_file(args.description).to_json() if args.description else ""
     try:
         _finish(trainer, model, _command(model, settings, train.name, args), described, out)
+    except KeyboardInterrupt:
+        print(_stopped(trainer.epoch, checkpoint))
+        return INTERRUPTED
     except WeightsError as error:
         raise WeightsError(f"{error}. Training has {_stopped(trainer.epoch, checkpoint)}") from error
     checkpoint.unlink(missing_ok=True)

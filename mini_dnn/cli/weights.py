@@ -86,6 +86,8 @@ def run(args: argparse.Namespace) -> int:
             print(f"weights   {out}")
             return 0
         sizes = ResNetSizes.from_file(args.description) if args.description else None
+        if sizes and args.image not in (None, sizes.image):
+            raise UsageError(f"--image {args.image}: {args.description} states {sizes.image}; remove --image")
         state = state_dicts.read(source, args.network, args.image, sizes)
         command = f"convert {shlex.quote(str(source))} {shlex.quote(str(out))}"
         _write(state, out, args, command, args.data or _dataset(state), "unknown")
@@ -131,7 +133,7 @@ def _write(
     sizes = state.sizes
     widths = ", ".join(map(str, sizes.widths))
     print(
-        f"network   {args.network}: {sizes.channels} channels, images of {sizes.image}×{sizes.image}, stages "
+        f"network   {sizes.title}: {sizes.channels} channels, images of {sizes.image}×{sizes.image}, stages "
         f"of {widths}, {sizes.classes:,} classes"
     )
     print(f"weights   {out}")

@@ -55,7 +55,7 @@ def read(path: Path) -> Sequence[str]:
         It cannot be read, or is not a text file.
     """
     try:
-        lines = read_regular(path, MOST_BYTES).decode().splitlines()
+        lines = read_regular(path, MOST_BYTES).decode("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         hint = "'git checkout data' restores it" if path == FILE else "expected one name per line"

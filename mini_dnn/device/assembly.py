@@ -177,7 +177,7 @@ def _instruction(text: str, file: str, line: int) -> Instruction:
 def _nvcc(nvcc: Path, source: Path, flags: list[str], target: Path, arch: int) -> str:
     """Compile, and return the messages of nvcc."""
     command = [str(nvcc), *flags, str(source), "-o", str(target)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode:
         words = explained(done.stderr or done.stdout)
         raise CompileError(f"{source} does not compile for {nvcc_arch(arch)}:\n{words}")
@@ -185,7 +185,7 @@ def _nvcc(nvcc: Path, source: Path, flags: list[str], target: Path, arch: int) -
 
 
 def _told(command: list[str]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode:
         raise MiniDnnError(f"{command[0]} cannot read what nvcc wrote: {done.stderr.strip()}")
     return done.stdout

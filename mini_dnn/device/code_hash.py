@@ -38,7 +38,7 @@ def code_hash(source: Path) -> str:
     """
     codes = [cpp_code(text) for text in texts(source)]
     descriptions = python_files(source.with_name("variant.py"))
-    codes += [python_code(file.read_text(encoding="utf-8")) for file in descriptions]
+    codes += [python_code(file.read_text(encoding="utf-8-sig")) for file in descriptions]
     return hashlib.sha256("\0".join(codes).encode()).hexdigest()
 
 

@@ -91,4 +91,9 @@ def _load() -> ctypes.CDLL:
             "cuBLAS was not found: there is no libcublas.so in the CUDA toolkit or on the library path; "
             "install the toolkit's libraries"
         )
-    return ctypes.CDLL(name)
+    try:
+        return ctypes.CDLL(name)
+    except OSError as error:
+        raise DeviceError(
+            f"cuBLAS cannot be loaded ({error}); install the toolkit's libraries again"
+        ) from error

@@ -289,6 +289,9 @@ class CudaDevice:
             handle.close()
             workspace.free()
         self._cublas.clear()
+        if self._flush is not None:
+            self._flush.free()
+            self._flush = None
         self._streams.clear()
         self._leave()
 

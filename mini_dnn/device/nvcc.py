@@ -80,7 +80,7 @@ def build_cubin(source: Path, defines: Defines, arch: str) -> bytes:
         target = folder / "kernel.cubin"
         command = [str(nvcc), "-cubin", f"-I{INCLUDE}", *flags, str(source), "-o", str(target)]
         with busy(f"nvcc compiles {source.parent.name} ..."):
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
         if done.returncode:
             messages = explained(done.stderr or done.stdout)
             if match := TOO_MUCH_SHARED.search(messages):

@@ -22,7 +22,7 @@ LOCAL_INCLUDE = re.compile(r'^\s*#\s*include\s*(?P<spelled>"(?P<local>[^"]+)"|<(
 
 def read_source(file: Path) -> str:
     """Return the text of a source file. It need not be UTF-8: compilers accept any bytes in comments."""
-    return file.read_text(encoding="utf-8", errors="replace")
+    return file.read_text(encoding="utf-8-sig", errors="replace")  # editors may write a byte order mark
 
 
 def write_source(file: Path, text: str) -> None:
@@ -33,14 +33,15 @@ def write_source(file: Path, text: str) -> None:
 def included(file: Path, line: str) -> Path | None:
     """Return the file that a line of ``file`` includes if it is the kernel's or this project's, else None.
 
-    ``#include "..."`` is resolved relative to the file, ``#include <mini_dnn/...>`` among the project's
-    headers.
+    ``#include "..."`` is resolved relative to the file, then among the project's headers, as by compilers.
+    ``#include <mini_dnn/...>`` is resolved among the project's headers.
     """
     match = LOCAL_INCLUDE.match(line) if "include" in line else None
     if match is None:
         return None
-    path = file.parent / match["local"] if match["local"] else INCLUDE / match["shared"]
-    return path.resolve() if path.is_file() else None
+    name = match["local"] or match["shared"]
+    folders = (file.parent, INCLUDE) if match["local"] else (INCLUDE,)
+    return next((path.resolve() for folder in folders if (path := folder / name).is_file()), None)
 
 
 def source_files(source: Path) -> list[Path]:
@@ -95,7 +96,7 @@ def python_files(description: Path) -> list[Path]:
     """Return a ``variant.py`` and the modules of `HOST_HALVES` that it imports, directly or not."""
     files = [description]
     for file in files:  # the list grows during the loop
-        imported = _imported(file.read_text(encoding="utf-8"))
+        imported = _imported(file.read_text(encoding="utf-8-sig"))
         halves = [
             PACKAGE.joinpath(*name.split(".")[1:]).with_suffix(".py")
             for name in HOST_HALVES

@@ -214,7 +214,7 @@ def _with_data(setting: Setting) -> Setting:
 
     The folder need not be in the keys: published files are compared with their MD5.
     """
-    if not setting.rubric.accuracy:
+    if not any(variant.points.get("accuracy") for variant in setting.rubric.variants):
         return setting
     images = datasets.load(setting.data, "test", setting.data_dir)
     return replace(setting, data=images.name, data_note=images.note)

@@ -188,9 +188,10 @@ def _is_about_absent(row: str, there: Collection[str], word: re.Pattern[str]) ->
 
 
 def _lacks(code: str, there: Collection[str], word: re.Pattern[str]) -> bool:
-    """Whether code names an absent variant, file or folder."""
-    paths = (match[0].partition("/*")[0].rstrip("/") for match in FILE.finditer(code))
-    return word.search(code) is not None or any(path not in there for path in paths)
+    """Whether code names an absent variant, file or folder; `v3` may stand for `v3_shared`."""
+    paths = {match[0].partition("/*")[0].rstrip("/") for match in FILE.finditer(code)} - {*there}
+    lost = [path for path in paths if not any(name.startswith(f"{path}_") for name in there)]
+    return word.search(code) is not None or lost != []
 
 
 def _is_lost_link(row: str, lost: Iterable[re.Match[str]]) -> bool:

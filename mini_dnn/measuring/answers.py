@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -219,7 +220,7 @@ class Kept:
         if self._folder is None:
             return None
         file = self._folder / f"{shard.key(self.about)}{KEPT}"
-        with suppress(OSError, ValueError, KeyError, BadZipFile):  # missing or damaged: it is computed again
+        with suppress(OSError, ValueError, KeyError, EOFError, BadZipFile):  # missing or damaged: recompute
             with np.load(io.BytesIO(file.read_bytes()), allow_pickle=False) as found:
                 names, errors = json.loads(found["words"].tobytes())
                 answers = Answers(names, errors, found["classes"], found["probabilities"])
@@ -268,9 +269,15 @@ def by_this_process(
 ) -> Iterator[Answers]:
     """Yield the answers of each shard in order, as soon as a batch is complete."""
     ahead: deque[tuple[int, int, Answers | None]] = deque()  # number and size of shards, and stored answers
+    remaining: Iterator[Shard] = iter(shards)
+    for shard in remaining:  # stored shards at the start do not have to wait in memory for a computed one
+        if (stored := kept.load(shard)) is None:
+            remaining = chain((shard,), remaining)
+            break
+        yield stored
 
     def pending() -> Iterator[Source]:
-        for shard in shards:
+        for shard in remaining:
             known = kept.load(shard)
             ahead.append((shard.number, shard.count, known))
             if known is None:

@@ -208,6 +208,8 @@ def _not_written(path: Path, kind: str, error: OSError) -> WeightsError:
 def _damaged(path: Path, kind: str, error: BaseException) -> WeightsError:
     if isinstance(error, IsADirectoryError):
         return unusable(path, kind, "it is a folder; expected a file")
+    if isinstance(error, PermissionError):
+        return unusable(path, kind, "you may not read it; change its permissions")
     store = stores.kind_of(path) or "HDF5"
     return unusable(path, kind, f"it is not a valid {store} file; it may be truncated or damaged ({error})")
 

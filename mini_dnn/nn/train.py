@@ -120,7 +120,7 @@ class Trainer:
         Raises
         ------
         MiniDnnError
-            The loss is no longer finite.
+            The loss or a parameter is no longer finite.
         WeightsError
             The checkpoint cannot be written.
         """
@@ -128,7 +128,8 @@ class Trainer:
         if not settings.part:
             self._run(checkpoint, on_batch, on_epoch)
             return
-        with Workers(self._logits, settings.batch, settings.part) as self._workers:
+        batch = min(settings.batch, len(self.train.labels))
+        with Workers(self._logits, batch, settings.part) as self._workers:
             try:
                 self._run(checkpoint, on_batch, on_epoch)
             finally:
@@ -235,6 +236,11 @@ class Trainer:
             total += loss * len(labels)
             if on_batch:
                 on_batch(step + 1)
+        if not all(np.isfinite(array).all() for array in self._arrays().values()):
+            raise MiniDnnError(
+                f"the training diverged: numbers are out of range after epoch {self.epoch + 1}; try a rate "
+                f"below {self.settings.rate:g}"
+            )
         return total / len(self.train.labels)
 
     def _step(self, x: np.ndarray, labels: np.ndarray, rate: float) -> float:

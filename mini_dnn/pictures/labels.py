@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,9 +73,12 @@ class Labels:
     def _of_text(self) -> Iterator[int]:
         numbers = {str(number): number for number in range(len(self.classes))}
         numbers |= {name: number for number, name in enumerate(self.classes) if name not in numbers}
+        names = Counter(self.classes)
         with open_regular(Path(self.name)) as file:
             for at, line in enumerate(iter(lambda: file.readline(MOST_LINE), b""), 1):
                 word = line.decode(errors="replace").strip()
                 if word not in numbers:
                     raise ValueError(f"line {at} is {word!r:.80}")
+                if names[word] > 1:
+                    raise ValueError(f"line {at} is {word!r:.80}, which is the name of several classes")
                 yield numbers[word]

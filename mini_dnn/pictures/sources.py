@@ -186,7 +186,7 @@ def _lines(listed: str) -> list[str]:
     """Names of files, one per line, in the order of the list."""
     try:
         if listed == STDIN:
-            text = sys.stdin.buffer.read(MOST_LIST_BYTES)
+            text = sys.stdin.buffer.read(MOST_LIST_BYTES + 1)
         else:
             text = read_regular(Path(listed), MOST_LIST_BYTES)
     except OSError as error:
@@ -194,6 +194,8 @@ def _lines(listed: str) -> list[str]:
             f"--list {listed} cannot be read: {error.strerror}; expected a file that names one picture per "
             "line"
         ) from error
+    if len(text) > MOST_LIST_BYTES:
+        raise UsageError(f"--list {listed} has more than {MOST_LIST_BYTES:,} bytes; divide it")
     if b"\0" in text:
         raise UsageError(
             f"--list {listed} is not a text file; expected a file that names one picture per line"

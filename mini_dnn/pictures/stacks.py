@@ -93,7 +93,7 @@ def stack(name: str, recipe: Recipe) -> Stack:
         The file cannot be used, or its pixels do not fit the recipe.
     """
     R, S, C = recipe.shape
-    shapes = [(R, S, C), (R, S) if C == 1 else (C, R, S)]
+    shapes: list[tuple[int, ...]] = [(R, S, C), (C, R, S), *([(R, S)] if C == 1 else [])]
     kind = " or ".join(f"(N, {', '.join(map(str, shape))})" for shape in shapes)
     expected = f"expected decoded pictures, {kind} uint8; see docs/classify.md"
     path, array = named_array(name)

@@ -106,7 +106,7 @@ class Resident:
     problem
         The largest batch at a time, and its sizes. If the device has too little memory, batches are smaller.
     weights
-        The arrays with the role "weight", by name, in types whose numbers those of the problem can hold.
+        The arrays with the role "weight", by name. The problem's types must represent their values exactly.
     device
         The device that computes.
     use_graph

@@ -119,7 +119,7 @@ def _head(planned: Planned, asked: str, title: str, arch: int) -> str:
         "",
     ]
     if large := _large(planned):
-        lines += ["Before the first launch, as a block may have 48 KB without it:", *large, ""]
+        lines += ["Before the first launch, because a block may have only 48 KB by default:", *large, ""]
     if planned.setup:
         lines += ["Steps that are done once:", *_listed(planned.setup), ""]
     streams = planned.streams > 1

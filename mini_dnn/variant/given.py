@@ -39,7 +39,8 @@ def given(words: Iterable[str], flag: str) -> tuple[str, ...]:
     for name in asked:  # grows while it is read
         variant = find(name)
         inside = [path.parent for path in sources([name]) if (path.parent / "variant.py").is_file()]
-        called = re.findall(r'impl="([^"]+)"', read_source(variant.folder / "variant.py"))
+        # Also other texts, of which only the names of variants count
+        called = re.findall(r'"([\w/]+)"', read_source(variant.folder / "variant.py"))
         needed = [variant.parent, *called, *(find(folder).name for folder in inside)]
         asked += [other for other in needed if other in names() and other not in asked]
     return tuple(name for name in names() if name in asked)

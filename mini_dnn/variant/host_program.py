@@ -122,7 +122,7 @@ class HostProgram:
         """The tensor maps."""
         if not self.maps:
             return []
-        lines = ["", "// What tensor copies move: an address, its shape, distances in bytes, a box."]
+        lines = ["", "// Tensor maps: address, type, shape, strides in bytes, box, swizzle, L2 promotion."]
         return [*lines, *(line for map_ in self.maps for line in self._map(map_))]
 
     def _once(self) -> list[str]:

@@ -135,16 +135,22 @@ class PythonProgram:
 def _argument(value: Argument) -> str:
     match value:
         case np.generic():
-            return f"np.{value.dtype}({value.item()!r})"
+            kind = "bool_" if value.dtype.kind == "b" else value.dtype  # NumPy 1 has no np.bool
+            return f"np.{kind}({_number(value.item())})"
         case str():
             return _word(value)
         case Images():
             return f"{_word(value.buffer)}[{value.first}:{value.last}]"
         case float():
-            return f"np.float32({value!r})"
+            return f"np.float32({_number(value)})"
         case int():
             return f"np.int32({value})"
     raise AssertionError(f"{value} was refused before")
+
+
+def _number(value: float) -> str:
+    """A number as Python writes it. Infinities and NaN have no literals."""
+    return repr(value) if np.isfinite(value) else f'float("{value}")'
 
 
 def _size(size: tuple[int, ...]) -> str:

@@ -33,6 +33,12 @@ def check_step(step: WrittenStep, variant: str) -> None:
                 raise VariantError(
                     f"{variant}: {what} has a TensorMap with {name} {value!r}; it must be {expected}"
                 )
+    given = (*getattr(step, "args", ()), getattr(step, "images", None))
+    for part in (one for one in given if isinstance(one, Images)):
+        if not (_is_whole(part.first) and _is_whole(part.last)):
+            raise VariantError(
+                f"{variant}: {what} has {part}; its entries must be integers: Images('x', 0, s.N // 2)"
+            )
 
 
 def _expected(name: str, value: Any) -> str:

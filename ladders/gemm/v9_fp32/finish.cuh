@@ -70,7 +70,7 @@ __device__ __forceinline__ void finish(float (&total)[groups][4], const Operands
       if (r >= x.m || c >= x.n) continue;
       const unsigned of_row = of_a[r].doubt, of_column = of_b[c].doubt;
       const long long at = (long long)r * to.pitch + c;
-      // Small sums of two even lines are right: each of their terms is.
+      // Small sums of two lines that are not uneven are accurate, because each of their terms is.
       if (of_row + of_column < doubtful || (((of_row | of_column) & 1) == 0 && isfinite(to.c[at]))) continue;
       const float sum = to.alpha * plain(x, entry, r, c);
       to.c[at] = to.beta == 0.0f ? sum : sum + to.beta * to.c0[at];

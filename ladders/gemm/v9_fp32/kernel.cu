@@ -24,14 +24,14 @@
 // Hazards   as gemm/v7_specialised. In addition: find_ranges adds to the output of clear, an earlier launch.
 //           Halves lose everything below 2^-39 of the largest element of their line. That does not matter if the
 //           largest products determine the sum. It does if the largest elements of a row meet zeros or small elements
-//           of a column, or the reverse. Let the distance of an element be the powers of two from it to the largest one
-//           of its line, and that of a zero 15. If the mean distances of a row and a column add up to less than 15, one
-//           of their products is above 2^13, in units in which a product of the largest elements is 2^28 to 2^30. Then
-//           halves lose less than fp32. Otherwise sums are examined, and computed again in double if they are below
-//           2^13 and one of both lines is uneven: its elements, except zeros, are more than 2^16 apart. This is slow,
-//           but rare. Sums that are not finite are also computed again: lines with an infinity, NaN, or a largest
-//           element below 2^-104 or beyond 2^114 have the factor NaN, and all sums of a line with elements from 2^49
-//           are examined.
+//           of a column, or the reverse. Let the distance of an element be the number of powers of two from it to the
+//           largest element of its line; the distance of a zero is 15. If the mean distances of a row and a column add
+//           up to less than 15, one of their products is above 2^13, in units in which a product of the largest
+//           elements is 2^28 to 2^30. Then halves lose less than fp32. Otherwise, sums are examined, and computed again
+//           in double if they are below 2^13 and if the row or the column is uneven: its nonzero elements are more than
+//           2^16 apart. This is slow, but rare. Sums that are not finite are also computed again. Lines with an
+//           infinity, a NaN, or a largest element below 2^-104 or from 2^115 on have the factor NaN. All sums of a line
+//           with elements from 2^49 on are examined.
 // Source    Ootomo and Yokota, "Recovering single precision accuracy from Tensor Cores while surpassing the FP32
 //           theoretical peak performance", 2022; Fasi et al., "Numerical behavior of NVIDIA tensor cores", 2021.
 #include <mini_dnn/sums.cuh>

@@ -1,6 +1,6 @@
 // Part of kernel.cu: the range of a line, and what halves may lose of it.
 
-constexpr int SPREAD = 16;  // powers of two between the elements of a line, beyond which it is uneven
+constexpr int SPREAD = 16;  // a line is uneven if its nonzero elements are more powers of two apart than this
 constexpr int FAR = 15;     // powers of two, see Hazards in kernel.cu
 constexpr float LEAST_SUM = 1 << 13;
 
@@ -14,12 +14,12 @@ constexpr unsigned EXTREME = 1u << 30;  // also the doubt of a line whose sums m
 // If the doubts of a row and a column add up to this, their sum is examined.
 __device__ __forceinline__ unsigned doubtful_from(int k) { return unsigned(min(2ll * FAR * k, (long long)EXTREME)); }
 
-// The largest magnitude of a line and the least one that is not zero, as bits of floats, and the sum of the exponents.
-// In the sum, zeros count as if they were FAR from the largest element so far.
+// The largest magnitude of a line and the least one that is not zero (or slightly less), as bits of floats, and the sum
+// of the exponents. In the sum, a zero counts as if it were FAR from the largest element so far.
 struct Range {
   unsigned largest = 0, least = ~0u, exponents = 0;
-  // Adds elements, of which only the first `there` exist; the others are zero. Most often no element is zero. That is
-  // tested once, as the warps that split late have little time.
+  // Adds elements, of which only the first `there` exist; the others are zero. Usually, no element is zero. This is
+  // tested once for all of them, as the warps that split late have little time.
   template <int n>
   __device__ __forceinline__ void add(const float (&x)[n], int there = n) {
     unsigned magnitude[n], low = ~0u;

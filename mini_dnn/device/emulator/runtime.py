@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Callable
 from pathlib import Path
 
+from mini_dnn.device.cache import work
 from mini_dnn.errors import DeviceError
 
 POLL_SECONDS = 0.2  # the longest delay of Ctrl-C
@@ -150,13 +151,21 @@ class Runtime:
     def load_kernels(self, path: Path) -> Library:
         """Load kernels with their own variables, even if the same file is already loaded.
 
-        In that case its folder must be writable, for a copy.
+        In that case, a copy is loaded: from the same folder, or from another one if that cannot be written.
         """
         with LOADING:
             if not self._is_loaded(path):
                 return Library(_load(path), self._lib.emulator_unload)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".loaded-", suffix=".so") as copy:
-            copy.write(path.read_bytes())  # the dynamic linker loads a file only once
+        try:
+            return self._load_copy(path, path.parent)
+        except OSError:  # the cache is full, or not writable
+            with work() as folder:
+                return self._load_copy(path, folder)
+
+    def _load_copy(self, path: Path, folder: Path) -> Library:
+        """Load a copy of a library, because the dynamic linker loads a file only once."""
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".loaded-", suffix=".so") as copy:
+            copy.write(path.read_bytes())
             copy.flush()
             return Library(_load(Path(copy.name)), self._lib.emulator_unload)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -58,7 +59,10 @@ def _tool(name: str) -> str:
 
 
 def _output(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "LC_ALL": "C"}  # binutils translate their output
+    done = subprocess.run(
+        command, capture_output=True, text=True, errors="replace", check=False, env=environment
+    )
     if done.returncode:
         raise DeviceError(f"{' '.join(command[:2])} failed: {done.stderr.strip()}")
     return done.stdout

@@ -6,6 +6,7 @@ The source is the output of ``objdump -d`` in AT&T syntax. Instructions unknown 
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from dataclasses import dataclass, field
@@ -70,7 +71,10 @@ def disassemble(objdump: str, library: Path) -> list[Function]:
         The library cannot be read.
     """
     words = [objdump, "-d", "-w", "--no-show-raw-insn", "-M", "suffix", str(library)]
-    done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)
+    environment = {**os.environ, "LC_ALL": "C"}  # objdump translates its output
+    done = subprocess.run(
+        words, capture_output=True, text=True, errors="replace", check=False, env=environment
+    )
     if done.returncode:
         raise CompileError(f"the compiled kernels cannot be read: {done.stderr.strip()}")
     functions: list[Function] = []

@@ -31,6 +31,7 @@ STEMS = ("imagenet", "small")
 NORM_ARRAYS = ("weight", "bias", "running_mean", "running_var")
 FORMAT = "mini_dnn.resnet/1"  # of a description
 MOST_BYTES = 1 << 16  # of a file with a description
+MOST = 1 << 16  # of each size: larger ones could not be allocated
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -79,7 +80,7 @@ class Block:
 
 
 def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MOST
 
 
 @dataclass(frozen=True)
@@ -122,10 +123,13 @@ class ResNetSizes:
         for name in ("widths", "blocks", "strides"):
             numbers = getattr(self, name)
             if not isinstance(numbers, tuple) or len(numbers) != STAGES or not all(map(_is_count, numbers)):
-                raise ShapeError(f"{name} must be {STAGES} integers of 1 or more; found {numbers!r}")
+                raise ShapeError(
+                    f"{name} must be {STAGES} integers of 1 or more, up to {MOST:,}; found {numbers!r}"
+                )
         for name in ("image", "channels", "classes"):
             if not _is_count(getattr(self, name)):
-                raise ShapeError(f"{name} must be an integer of 1 or more; found {getattr(self, name)!r}")
+                found = getattr(self, name)
+                raise ShapeError(f"{name} must be an integer of 1 or more, up to {MOST:,}; found {found!r}")
         if self.stem not in STEMS:
             raise ShapeError(f"stem is one of {', '.join(STEMS)}; found {self.stem!r}")
 

@@ -46,12 +46,13 @@ SharedClock joined(const SharedClock& one, const SharedClock& other) {
 
 void later(uint32_t& time, uint32_t at_least) { time = std::max(time, at_least); }
 
-// What this thread did itself, and its warp until its lanes last met or a product of theirs was complete.
+// What this thread did itself, and its warp until its lanes last met. For reads, also until a product of theirs was
+// complete.
 template <class Note>
-void each_own(Note note) {
+void each_own(bool read, Note note) {
   const Check& c = the_check;
   const unsigned warp = linear_thread / WARP, end = std::min<unsigned>(warp * WARP + WARP, this_worker->total);
-  const uint32_t met = std::max(c.warp_epochs[warp], c.clocks->products[warp]);
+  const uint32_t met = std::max(c.warp_epochs[warp], read ? c.clocks->products[warp] : 0);
   for (unsigned i = warp * WARP; i < end; i++) note(i, i == linear_thread ? now() + 1 : met);
 }
 
@@ -68,7 +69,7 @@ void pass_on_products(Clock& arrived) {
 
 void pass_on_acts(Clock& arrived) {
   if (arrived.acts.size() < this_worker->total) arrived.acts.resize(this_worker->total);
-  each_own([&](unsigned i, uint32_t time) { later(arrived.acts[i], time); });
+  each_own(false, [&](unsigned i, uint32_t time) { later(arrived.acts[i], time); });
 }
 
 void pass_on_reads(Clock& arrived, const Clock* known) {
@@ -78,7 +79,7 @@ void pass_on_reads(Clock& arrived, const Clock* known) {
   uint32_t* const reads = &arrived.reads[c.rank * total];
   for (unsigned i = 0; i < total; i++)
     later(reads[i], known && i < known->acts.size() ? std::max(c.epoch, known->acts[i]) : c.epoch);
-  each_own([&](unsigned i, uint32_t time) { later(reads[i], time); });
+  each_own(true, [&](unsigned i, uint32_t time) { later(reads[i], time); });
   if (known) advance(arrived.reads, known->reads);
 }
 
