@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from mini_dnn.device import cache
-from mini_dnn.device.cache import WORK, kept, store, stored, work
+from mini_dnn.device.cache import WORK, kept, key, store, stored, work
 from mini_dnn.device.emulator import runtime_build
 from mini_dnn.device.emulator.compiler import find_compiler
 from mini_dnn.device.emulator.runtime_build import build_runtime
@@ -166,7 +166,7 @@ with work() as made:
 
 
 def test_what_killed_processes_leave_is_removed(folder: Path) -> None:
-    file = folder / "cache" / "emulator" / "file"
+    file = folder / "cache" / "emulator" / f"kernels-{key('kernels')}.so"
     environment = {**os.environ, "TMPDIR": str(folder / "tmp")}
     done = subprocess.run([sys.executable, "-c", KILLED, str(file)], check=False, env=environment)
     assert done.returncode == -signal.SIGKILL
@@ -178,6 +178,28 @@ def test_what_killed_processes_leave_is_removed(folder: Path) -> None:
         store(file, b"content")
         assert [path.exists() for path in (*left, mine, other)] == [False, False, True, True]
     assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".file.settings",
+        ".file.12345678",
+        "emulator/.file.settings",
+        "emulator/.venv.orig/file",
+        "emulator/.loaded-settings.so/file",
+        f"mine/.kernels-{key('mine')}.so.12345678",
+    ],
+)
+def test_files_of_the_user_stay(name: str, folder: Path) -> None:
+    """The cache may be a folder with other files, such as the home folder."""
+    mine = folder / "cache" / name
+    mine.parent.mkdir(parents=True)
+    mine.write_bytes(b"mine")
+    for path in (mine, mine.parent):
+        os.utime(path, (0, path.stat().st_mtime - 2 * ABANDONED_S))
+    store(folder / "cache" / "emulator" / "file", b"content")
+    assert mine.read_bytes() == b"mine"
 
 
 @pytest.mark.parametrize("count", [200, pytest.param(1000, marks=pytest.mark.exhaustive)])

@@ -23,8 +23,9 @@ from mini_dnn.paths import expanded, open_regular, remove_abandoned, workplace, 
 CHECKSUM_BYTES = hashlib.sha256().digest_size
 WORK = "mini_dnn-work-"  # prefix of the names of temporary folders
 FOLDERS = ("cubin", "cupy", "emulator", "emulator/header-*", "nvcc")  # of the cache
-# Temporary files there: those of `write_atomically`, and second copies of loaded libraries
-TEMPORARY = re.compile(r"\.(?:.+\.[a-z0-9_]{8}|loaded-[a-z0-9_]{8}\.so)")
+# Temporary files there: those of `write_atomically`, with a `key` or of a header, and second copies of loaded
+# libraries
+TEMPORARY = re.compile(r"\.(?:(?:.*[0-9a-f]{32}\.[a-z]+|.+\.h\.gch)\.[a-z0-9_]{8}|loaded-[a-z0-9_]{8}\.so)")
 _log = logging.getLogger(__name__)
 
 
@@ -100,11 +101,11 @@ def kept(path: Path, make: Callable[[], bytes]) -> Path:
 def store(path: Path, data: bytes) -> bool:
     """Write a file of the cache, with a checksum at its end. Return whether that was possible."""
     root = cache_dir()
-    # Only our own files: MINI_DNN_CACHE may name a folder in which the user has other hidden files
-    hidden = (file for folder in FOLDERS for file in root.glob(f"{folder}/.*"))
-    remove_abandoned(file for file in hidden if TEMPORARY.fullmatch(file.name) and file.is_file())
-    remove_abandoned(Path(tempfile.gettempdir()).glob(f"{WORK}*"))
     try:
+        # Only our own files: MINI_DNN_CACHE may name a folder in which the user has other hidden files
+        hidden = (file for folder in FOLDERS for file in root.glob(f"{folder}/.*"))
+        remove_abandoned(file for file in hidden if TEMPORARY.fullmatch(file.name) and file.is_file())
+        remove_abandoned(Path(tempfile.gettempdir()).glob(f"{WORK}*"))
         write_atomically(path, _sealed(data), 0o644)  # other users may share the folder
     except OSError as error:
         say(f"{path.parent} cannot store the compiled kernel ({error.strerror}), so it is not kept")
