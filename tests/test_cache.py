@@ -8,7 +8,10 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +23,7 @@ from mini_dnn.device.emulator import runtime_build
 from mini_dnn.device.emulator.compiler import find_compiler
 from mini_dnn.device.emulator.runtime_build import build_runtime
 from mini_dnn.errors import DeviceError
-from mini_dnn.paths import ABANDONED_S, replacing, workplace, write_atomically
+from mini_dnn.paths import ABANDONED_S, remove_abandoned, replacing, workplace, write_atomically
 
 
 def test_what_is_stored_comes_back(tmp_path: Path) -> None:
@@ -114,6 +117,34 @@ def test_a_full_disk_costs_the_cache_and_not_the_run(
         DeviceError, match=r"neither .*other\.so nor the folder for temporary files.*No space"
     ):
         kept(target.with_name("other.so"), lambda: b"code")
+
+
+def test_threads_share_the_folder_for_what_cannot_be_kept(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow() -> AbstractContextManager[Path]:
+        time.sleep(0.2)
+        return work()
+
+    monkeypatch.setattr(cache, "write_atomically", full(folder / "cache"))
+    monkeypatch.setattr(cache, "work", slow)
+    with ThreadPoolExecutor(4) as pool:
+        targets = [folder / "cache" / "emulator" / f"{number}.so" for number in range(4)]
+        found = list(pool.map(lambda target: kept(target, lambda: b"code"), targets))
+    assert len({path.parent for path in found}) == 1
+
+
+def test_a_file_is_locked_until_it_is_in_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replace = Path.replace
+
+    def late(temporary: Path, target: Path) -> Path:
+        os.utime(temporary, (0, temporary.stat().st_mtime - 2 * ABANDONED_S))
+        remove_abandoned([temporary])
+        return replace(temporary, target)
+
+    monkeypatch.setattr(Path, "replace", late)
+    write_atomically(tmp_path / "file", b"content")
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("file", b"content")]
 
 
 def refuse_to_open(path: Path) -> None:

@@ -12,6 +12,7 @@ import logging
 import os
 import re
 import tempfile
+import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from functools import cache
@@ -26,6 +27,7 @@ FOLDERS = ("cubin", "cupy", "emulator", "emulator/header-*", "nvcc")  # of the c
 # Temporary files there: those of `write_atomically`, with a `key` or of a header, and second copies of loaded
 # libraries
 TEMPORARY = re.compile(r"\.(?:(?:.*[0-9a-f]{32}\.[a-z]+|.+\.h\.gch)\.[a-z0-9_]{8}|loaded-[a-z0-9_]{8}\.so)")
+MAKING = threading.Lock()
 _log = logging.getLogger(__name__)
 
 
@@ -88,14 +90,16 @@ def kept(path: Path, make: Callable[[], bytes]) -> Path:
     if store(path, data):
         return path
     try:
-        write_atomically(_spare() / path.name, _sealed(data))
+        with MAKING:  # `functools.cache` may call a function once per thread
+            folder = _spare()
+        write_atomically(folder / path.name, _sealed(data))
     except OSError as error:
         raise DeviceError(
             f"neither {path} nor the folder for temporary files, {tempfile.gettempdir()}, is usable for "
             f"compiled kernels ({error.strerror}); free some space there, or set MINI_DNN_CACHE and "
             f"TMPDIR to other folders"
         ) from error
-    return _spare() / path.name
+    return folder / path.name
 
 
 def store(path: Path, data: bytes) -> bool:
@@ -128,6 +132,15 @@ def stored(path: Path) -> bytes | None:
     if hashlib.sha256(data).digest() != content[-CHECKSUM_BYTES:]:
         return say(f"{path} is damaged, so it is compiled again")
     return data
+
+
+def is_trusted(path: Path) -> bool:
+    """Whether a file or folder of the cache exists and may be used. For files, see also `stored`."""
+    try:
+        owner = path.stat().st_uid
+    except OSError:
+        return False
+    return owner in _trusted() or bool(say(f"{path} belongs to another user, so it is not used"))
 
 
 def work() -> AbstractContextManager[Path]:
