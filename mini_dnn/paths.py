@@ -155,13 +155,14 @@ def _lock(handle: int) -> None:
 def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
     """Write a file so that other processes see all of it or none of it; the last writer wins.
 
-    The file is locked until it is complete: see `remove_abandoned`.
+    The temporary file is locked until it has replaced the other one: see `remove_abandoned`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "wb") as file:
-            _lock(handle)
+        _lock(handle)
+        # Network file systems may report a full disk only when a file is closed; the lock lasts until all are
+        with os.fdopen(os.dup(handle), "wb") as file:
             file.write(data)
             os.fchmod(handle, mode)
         Path(temporary).replace(path)
@@ -171,3 +172,5 @@ def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
         if isinstance(error, OSError) and not error.filename:
             error.filename = str(path)
         raise
+    finally:
+        os.close(handle)

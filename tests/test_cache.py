@@ -8,19 +8,22 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mini_dnn.device import cache
-from mini_dnn.device.cache import WORK, kept, store, stored, work
+from mini_dnn.device.cache import WORK, kept, key, store, stored, work
 from mini_dnn.device.emulator import runtime_build
 from mini_dnn.device.emulator.compiler import find_compiler
 from mini_dnn.device.emulator.runtime_build import build_runtime
 from mini_dnn.errors import DeviceError
-from mini_dnn.paths import ABANDONED_S, replacing, workplace, write_atomically
+from mini_dnn.paths import ABANDONED_S, remove_abandoned, replacing, workplace, write_atomically
 
 
 def test_what_is_stored_comes_back(tmp_path: Path) -> None:
@@ -116,6 +119,34 @@ def test_a_full_disk_costs_the_cache_and_not_the_run(
         kept(target.with_name("other.so"), lambda: b"code")
 
 
+def test_threads_share_the_folder_for_what_cannot_be_kept(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow() -> AbstractContextManager[Path]:
+        time.sleep(0.2)
+        return work()
+
+    monkeypatch.setattr(cache, "write_atomically", full(folder / "cache"))
+    monkeypatch.setattr(cache, "work", slow)
+    with ThreadPoolExecutor(4) as pool:
+        targets = [folder / "cache" / "emulator" / f"{number}.so" for number in range(4)]
+        found = list(pool.map(lambda target: kept(target, lambda: b"code"), targets))
+    assert len({path.parent for path in found}) == 1
+
+
+def test_a_file_is_locked_until_it_is_in_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replace = Path.replace
+
+    def late(temporary: Path, target: Path) -> Path:
+        os.utime(temporary, (0, temporary.stat().st_mtime - 2 * ABANDONED_S))
+        remove_abandoned([temporary])
+        return replace(temporary, target)
+
+    monkeypatch.setattr(Path, "replace", late)
+    write_atomically(tmp_path / "file", b"content")
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("file", b"content")]
+
+
 def refuse_to_open(path: Path) -> None:
     raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
@@ -166,7 +197,7 @@ with work() as made:
 
 
 def test_what_killed_processes_leave_is_removed(folder: Path) -> None:
-    file = folder / "cache" / "emulator" / "file"
+    file = folder / "cache" / "emulator" / f"kernels-{key('kernels')}.so"
     environment = {**os.environ, "TMPDIR": str(folder / "tmp")}
     done = subprocess.run([sys.executable, "-c", KILLED, str(file)], check=False, env=environment)
     assert done.returncode == -signal.SIGKILL
@@ -178,6 +209,28 @@ def test_what_killed_processes_leave_is_removed(folder: Path) -> None:
         store(file, b"content")
         assert [path.exists() for path in (*left, mine, other)] == [False, False, True, True]
     assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".file.settings",
+        ".file.12345678",
+        "emulator/.file.settings",
+        "emulator/.venv.orig/file",
+        "emulator/.loaded-settings.so/file",
+        f"mine/.kernels-{key('mine')}.so.12345678",
+    ],
+)
+def test_files_of_the_user_stay(name: str, folder: Path) -> None:
+    """The cache may be a folder with other files, such as the home folder."""
+    mine = folder / "cache" / name
+    mine.parent.mkdir(parents=True)
+    mine.write_bytes(b"mine")
+    for path in (mine, mine.parent):
+        os.utime(path, (0, path.stat().st_mtime - 2 * ABANDONED_S))
+    store(folder / "cache" / "emulator" / "file", b"content")
+    assert mine.read_bytes() == b"mine"
 
 
 @pytest.mark.parametrize("count", [200, pytest.param(1000, marks=pytest.mark.exhaustive)])

@@ -6,6 +6,7 @@ import stat
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -251,6 +252,29 @@ class TestVerb:
         told = capsys.readouterr()
         assert "took more than 0.5 s, although its kernels may take only 60; try again when" in told.err
         assert "endless" not in told.out + told.err
+
+    @pytest.mark.parametrize(("alone", "status"), [(True, 0), (False, 2)])
+    def test_problems_that_take_too_long_together(
+        self,
+        alone: bool,
+        status: int,
+        install: Install,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        """The one that takes too long alone is an error."""
+        install()
+        real = tools.run
+
+        def slow(words: list[str], *rest: object) -> tools.Done:
+            done = real(words, *rest)  # type: ignore[arg-type]
+            return replace(done, timed_out=not alone or (SHAPES[0] in words and SHAPES[1] in words))
+
+        monkeypatch.setattr(sanitizer, "run", slow)
+        assert check("--impl", "m1") == status
+        told = capsys.readouterr()
+        assert ("no findings at 2 shapes" in told.out) == alone
+        assert ("memcheck did not end within 600 s; try smaller shapes" in told.err) != alone
 
     @pytest.mark.parametrize(
         ("body", "message"),

@@ -1,6 +1,7 @@
 """Checked mode on many short kernels: each mistake by kind and line, and no finding in correct kernels."""
 
 import re
+import shutil
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import pytest
 from emulator_kernels import Kernels
 
 from mini_dnn.checking.schedules import SCHEDULES, all_schedules
-from mini_dnn.device.emulator import EmulatorDevice
+from mini_dnn.device.emulator import EmulatorDevice, symbols
 from mini_dnn.device.emulator.checked import CheckedEmulator, KernelError
 from mini_dnn.device.finding import Finding
 
@@ -177,3 +178,25 @@ def test_a_restricted_pointer_to_what_is_written(again: int, device: CheckedEmul
     finding = error.value.finding
     assert (finding.kind, lines(finding)[0]) == ("race", 6)
     assert "const __restrict__" in finding.what
+
+
+FRENCH = """\
+#!/bin/sh
+[ "$LC_ALL" = C ] && exec {tool} "$@"
+{tool} "$@" | sed "s/'.symtab'/« .symtab »/"
+"""
+
+
+def test_tools_may_speak_another_language(
+    device: CheckedEmulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def french(name: str) -> str:
+        file = tmp_path / name
+        file.write_text(FRENCH.format(tool=shutil.which(name)))
+        file.chmod(0o755)
+        return str(file)
+
+    monkeypatch.setenv("LC_ALL", "fr_FR.UTF-8")
+    monkeypatch.setattr(symbols, "_tool", french)
+    (tmp_path / "kernel.cu").write_text(ALIASES)
+    device.compile(tmp_path / "kernel.cu", {"AGAIN": 0})

@@ -3,6 +3,8 @@
 import os
 import re
 import shutil
+import subprocess
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -12,8 +14,14 @@ from sampling import sampled
 from mini_dnn.device.cache import cache_dir, key
 from mini_dnn.device.emulator import EmulatorDevice
 from mini_dnn.device.emulator.build import build_kernels
-from mini_dnn.device.emulator.compiler import find_compiler
-from mini_dnn.device.emulator.runtime_build import INCLUDE, _precompile, build_runtime, header_folder
+from mini_dnn.device.emulator.compiler import Compiler, find_compiler
+from mini_dnn.device.emulator.runtime_build import (
+    INCLUDE,
+    _precompile,
+    build_runtime,
+    header_flags,
+    header_folder,
+)
 from mini_dnn.errors import CompileError, DeviceError
 from mini_dnn.paths import write_atomically
 
@@ -114,7 +122,7 @@ def test_the_precompiled_header_is_taken_and_changes_nothing(
             _precompile(compiler, checked, tmp_path / "made", copy)
         folder = header_folder(compiler, copy, checked)
         flags = [*compiler.kernel_flags, *(compiler.checked_flags if checked else ())]
-        flags += [f"-isystem{folder}", f"-isystem{INCLUDE}", "-H", "-fsyntax-only"]
+        flags += [*header_flags(compiler, copy, checked), f"-isystem{INCLUDE}", "-H", "-fsyntax-only"]
         read.append(f"! {folder}/emulator.h.gch" in compiler.run([*flags, str(empty)]).stderr)
         monkeypatch.setenv("MINI_DNN_CACHE", str(copy.parent))
         built.append(build_kernels(source, {}, compiler, copy, checked).read_bytes())
@@ -125,3 +133,36 @@ def test_the_precompiled_header_is_taken_and_changes_nothing(
     assert checked or built[0] == built[1]  # debugging information contains the name of a temporary folder
     assert "__expf" in said[0]
     assert said[0] == said[1]
+
+
+def test_a_header_of_another_user_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The folder counts, too, because its owner may put other headers there."""
+    compiler = find_compiler()
+    if not compiler.precompiles:
+        pytest.skip(f"{compiler.version} does not keep headers that it has read")
+    monkeypatch.setenv("MINI_DNN_CACHE", str(tmp_path / "cache"))
+    runtime = build_runtime(compiler, ucontext=False)
+    header = header_folder(compiler, runtime, False) / "emulator.h.gch"
+    (tmp_path / "kernel.cu").write_text('extern "C" __global__ void give(float* y) { *y = VALUE; }\n')
+    commands: list[str] = []
+    run, stat = Compiler.run, Path.stat
+    others: list[Path] = []
+
+    def seen(self: Compiler, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        commands.extend(arguments)
+        return run(self, arguments)
+
+    def owned(path: Path, **more: bool) -> os.stat_result:
+        found = list(stat(path, **more))
+        return os.stat_result([*found[:4], os.getuid() + 1 if path in others else found[4], *found[5:]])
+
+    monkeypatch.setattr(Compiler, "run", seen)
+    monkeypatch.setattr(Path, "stat", owned)
+    for value, other in enumerate([None, header, header.parent]):
+        others[:] = [other] if other else []
+        commands.clear()
+        build_kernels(tmp_path / "kernel.cu", {"VALUE": value}, compiler, runtime)
+        assert (f"-isystem{header.parent}" in commands) == (other is None)
+        assert (f"{other} belongs to another user" in caplog.text) == (other is not None)

@@ -251,6 +251,11 @@ def test_a_version_is_a_name() -> None:
     assert given(["gemm/v1"], "--keep") == ("gemm/v0_naive", "gemm/v1_coalesced")
 
 
+def test_what_is_kept_comes_with_the_variants_that_it_calls() -> None:
+    """The name may be in a constant."""
+    assert "gemm/v3_registers" in given(["m3/ladder_gemm"], "--keep")
+
+
 def test_a_page_is_pruned() -> None:
     files = ["page.md", "there.md"]
     found = pruned({"page.md": PAGE, "there.md": "# There\n\n## Part\n\nYes.\n"}, files, ["m3/fusion"])[
@@ -268,6 +273,13 @@ def test_a_page_is_pruned() -> None:
     assert "import this\n\n\nimport that" in found, "code keeps its empty lines"
     assert anchors(found) == {"a-page"}
     assert not broken_links({"page.md": found}, files)
+
+
+def test_a_shortened_name_of_a_variant_that_is_there_stays() -> None:
+    rows = [f"| `ladders/gemm/{name}` | it |\n" for name in ("v3", "v4")]
+    page = "# A page\n\n| variant | idea |\n| --- | --- |\n" + "".join(rows)
+    found = pruned({"page.md": page}, ["page.md", "ladders/gemm/v3_shared/kernel.cu"], [])["page.md"]
+    assert [row in found for row in rows] == [True, False]
 
 
 def test_a_link_to_a_heading_that_is_gone_becomes_text() -> None:

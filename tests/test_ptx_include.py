@@ -55,6 +55,12 @@ def test_from_a_students_folder(emulator: EmulatorDevice, variant: Variant) -> N
     assert packed(emulator, variant.source) == 0x40003C00
 
 
+def test_a_header_in_quotes_is_a_file_of_the_kernel(emulator: EmulatorDevice, variant: Variant) -> None:
+    variant.source.write_text(KERNEL.replace("<mini_dnn/ptx.cuh>", '"mini_dnn/ptx.cuh"'))
+    assert sources.INCLUDE / "mini_dnn" / "ptx.cuh" in sources.source_files(variant.source)
+    assert packed(emulator, variant.source) == 0x40003C00
+
+
 @pytest.mark.skipif(find_nvcc() is None, reason="no nvcc: the CUDA toolkit is not installed")
 @pytest.mark.parametrize("arch", sampled(["sm_75", "sm_80", "sm_90", "sm_90a"], one_of=3))
 def test_with_nvcc(variant: Variant, arch: str) -> None:

@@ -259,6 +259,14 @@ def test_memory_is_known_without_proc(monkeypatch: pytest.MonkeyPatch, tmp_path:
     (tmp_path / "memory.current").write_text("1000\n")
     monkeypatch.setattr(host_memory, "GROUPS", tmp_path)
     assert host_memory.available_bytes() == 2000
+    (tmp_path / "memory.stat").write_text("file 800\ninactive_file 500\nactive_file 300\n")
+    assert host_memory.available_bytes() == 2500
+    (tmp_path / "memory").mkdir()
+    for name, number in (("limit_in_bytes", 2000), ("usage_in_bytes", 900)):
+        (tmp_path / "memory" / f"memory.{name}").write_text(f"{number}\n")
+    assert host_memory.available_bytes() == 1100
+    (tmp_path / "memory" / "memory.stat").write_text("inactive_file 100\ntotal_inactive_file 200\n")
+    assert host_memory.available_bytes() == 1300
 
 
 # Mutations

@@ -1,5 +1,7 @@
 """Variants are found by their folders, and messages about broken variants say what is wrong."""
 
+import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -204,6 +206,20 @@ def test_an_explicit_path_is_never_a_name(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_home_that_is_not_known() -> None:
     with pytest.raises(VariantError, match=r"no variant '~no\.such\.user/m1'"):
         find("~no.such.user/m1")
+
+
+def test_a_path_that_the_system_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(
+        VariantError, match=r"no variant 'a{300}': File name too long; expected a variant's name"
+    ):
+        find("a" * 300)
+
+    def refuse(path: Path) -> bool:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(Path, "is_file", refuse)  # root may search every folder
+    with pytest.raises(VariantError, match=r"Permission denied; .* a folder that you may read"):
+        find(tmp_path / "mine")
 
 
 def test_an_installation_without_variants_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from waiting import wait_until
 
 from mini_dnn.cli import main
 from mini_dnn.cli import watch as flag
+from mini_dnn.device.sources import source_files
 from mini_dnn.paths import ROOT
 from mini_dnn.variant import find
 from mini_dnn.variant.folders import folder_of
@@ -92,3 +93,17 @@ def test_needs_a_variant_if_the_device_decides(network: str, capsys: pytest.Capt
     """The default of one network is the best variant for the device, and that of the other is NumPy."""
     assert main(["--watch", "--network", network]) == 2
     assert "--watch needs a variant's name" in capsys.readouterr().err
+
+
+def test_a_kernel_may_vanish_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some editors remove a file before they write it again."""
+    folder = create(str(tmp_path / "mine"), find("m1"))
+    before = flag._state(folder)
+    assert folder / "kernel.cu" in before
+
+    def vanish(source: Path) -> list[Path]:
+        source.unlink()
+        return source_files(source)
+
+    monkeypatch.setattr(flag, "source_files", vanish)
+    assert set(before) - set(flag._state(folder)) == {folder / "kernel.cu"}

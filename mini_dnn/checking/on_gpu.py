@@ -185,13 +185,22 @@ def _plain(work: Program) -> list[Run]:
 def _watched(work: Program, subtool: str) -> Iterator[tuple[Any, list[Finding]]]:
     """The findings of a checker at each problem: all in one process, and one by one if that is not clean."""
     work.forget()
-    outcome = sanitizer.check(work, subtool, LIMIT_S)
     if len(work.problems) == 1:
+        outcome = sanitizer.check(work, subtool, LIMIT_S)
         buffers = [allocation for run in work.runs() for allocation in run.allocations]
         yield work.problems[0], verdicts(outcome.records, work.variant.source, buffers)
-    elif outcome.records or len(work.runs()) < len(work.problems):
+    elif not _is_clean(work, subtool):
         for one in work.each():
             yield from _watched(one, subtool)
+
+
+def _is_clean(work: Program, subtool: str) -> bool:
+    """Whether a checker gets through all problems in one process, and finds nothing."""
+    try:
+        outcome = sanitizer.check(work, subtool, LIMIT_S)
+    except MiniDnnError:  # they take too long together, or one of them stops the checker
+        return False
+    return not outcome.records and len(work.runs()) == len(work.problems)
 
 
 def _result(variant: Variant, run: Run, seed: int) -> Finding | None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from stat import S_ISREG
 
 from mini_dnn.cli.common import INTERRUPTED
 from mini_dnn.device.sources import source_files
@@ -52,12 +53,14 @@ def watch(name: str | None, once: Callable[[], int]) -> int:
 
 def _state(folder: Path) -> dict[Path, tuple[int, int]]:
     """The modification time and size of each of the variant's files."""
-    files = {path for path in folder.glob("*") if path.is_file() and not path.name.startswith(".")}
-    if (folder / "kernel.cu").is_file():
+    files = {path for path in folder.glob("*") if not path.name.startswith(".")}
+    with suppress(OSError):  # there may be no kernel, or an editor may be replacing one of its files
         files |= set(source_files(folder / "kernel.cu"))
     found = {}
     for path in files:
-        with suppress(OSError):  # an editor may be replacing it
+        with suppress(OSError):
             status = path.stat()
+            if not S_ISREG(status.st_mode):
+                continue
             found[path] = (status.st_mtime_ns, status.st_size)
     return found

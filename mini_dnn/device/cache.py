@@ -12,6 +12,7 @@ import logging
 import os
 import re
 import tempfile
+import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from functools import cache
@@ -23,8 +24,10 @@ from mini_dnn.paths import expanded, open_regular, remove_abandoned, workplace, 
 CHECKSUM_BYTES = hashlib.sha256().digest_size
 WORK = "mini_dnn-work-"  # prefix of the names of temporary folders
 FOLDERS = ("cubin", "cupy", "emulator", "emulator/header-*", "nvcc")  # of the cache
-# Temporary files there: those of `write_atomically`, and second copies of loaded libraries
-TEMPORARY = re.compile(r"\.(?:.+\.[a-z0-9_]{8}|loaded-[a-z0-9_]{8}\.so)")
+# Temporary files there: those of `write_atomically`, with a `key` or of a header, and second copies of loaded
+# libraries
+TEMPORARY = re.compile(r"\.(?:(?:.*[0-9a-f]{32}\.[a-z]+|.+\.h\.gch)\.[a-z0-9_]{8}|loaded-[a-z0-9_]{8}\.so)")
+MAKING = threading.Lock()
 _log = logging.getLogger(__name__)
 
 
@@ -87,24 +90,26 @@ def kept(path: Path, make: Callable[[], bytes]) -> Path:
     if store(path, data):
         return path
     try:
-        write_atomically(_spare() / path.name, _sealed(data))
+        with MAKING:  # `functools.cache` may call a function once per thread
+            folder = _spare()
+        write_atomically(folder / path.name, _sealed(data))
     except OSError as error:
         raise DeviceError(
             f"neither {path} nor the folder for temporary files, {tempfile.gettempdir()}, is usable for "
             f"compiled kernels ({error.strerror}); free some space there, or set MINI_DNN_CACHE and "
             f"TMPDIR to other folders"
         ) from error
-    return _spare() / path.name
+    return folder / path.name
 
 
 def store(path: Path, data: bytes) -> bool:
     """Write a file of the cache, with a checksum at its end. Return whether that was possible."""
     root = cache_dir()
-    # Only our own files: MINI_DNN_CACHE may name a folder in which the user has other hidden files
-    hidden = (file for folder in FOLDERS for file in root.glob(f"{folder}/.*"))
-    remove_abandoned(file for file in hidden if TEMPORARY.fullmatch(file.name) and file.is_file())
-    remove_abandoned(Path(tempfile.gettempdir()).glob(f"{WORK}*"))
     try:
+        # Only our own files: MINI_DNN_CACHE may name a folder in which the user has other hidden files
+        hidden = (file for folder in FOLDERS for file in root.glob(f"{folder}/.*"))
+        remove_abandoned(file for file in hidden if TEMPORARY.fullmatch(file.name) and file.is_file())
+        remove_abandoned(Path(tempfile.gettempdir()).glob(f"{WORK}*"))
         write_atomically(path, _sealed(data), 0o644)  # other users may share the folder
     except OSError as error:
         say(f"{path.parent} cannot store the compiled kernel ({error.strerror}), so it is not kept")
@@ -127,6 +132,15 @@ def stored(path: Path) -> bytes | None:
     if hashlib.sha256(data).digest() != content[-CHECKSUM_BYTES:]:
         return say(f"{path} is damaged, so it is compiled again")
     return data
+
+
+def is_trusted(path: Path) -> bool:
+    """Whether a file or folder of the cache exists and may be used. For files, see also `stored`."""
+    try:
+        owner = path.stat().st_uid
+    except OSError:
+        return False
+    return owner in _trusted() or bool(say(f"{path} belongs to another user, so it is not used"))
 
 
 def work() -> AbstractContextManager[Path]:

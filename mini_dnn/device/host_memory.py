@@ -15,9 +15,12 @@ def available_bytes() -> int:
 
     It is the least of what the system, the container and the process's limit allow.
     """
-    found = [_of_system(), _of_group("memory.max", "memory.current")]
-    # Cgroups version 1
-    found.append(_of_group("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"))
+    found = [_of_system()]
+    found.append(_of_group("memory.max", "memory.current", "memory.stat", "inactive_file"))
+    limit, usage, statistics = (
+        f"memory/memory.{name}" for name in ("limit_in_bytes", "usage_in_bytes", "stat")
+    )
+    found.append(_of_group(limit, usage, statistics, "total_inactive_file"))  # cgroups version 1
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     if soft != resource.RLIM_INFINITY:
         found.append(soft - _address_space())
@@ -39,12 +42,22 @@ def _of_system() -> int | None:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def _of_group(limit: str, usage: str) -> int | None:
+def _of_group(limit: str, usage: str, statistics: str, cached: str) -> int | None:
     """What a control group still allows, or None without a limit."""
     try:
-        return int((GROUPS / limit).read_text()) - int((GROUPS / usage).read_text())
+        free = int((GROUPS / limit).read_text()) - int((GROUPS / usage).read_text())
     except (OSError, ValueError):  # the file does not exist, or contains "max"
         return None
+    return free + _counted(GROUPS / statistics, cached)
+
+
+def _counted(statistics: Path, name: str) -> int:
+    """A number in a control group's statistics. The system frees cached files before memory runs out."""
+    try:
+        rows = (line.split() for line in statistics.read_text().splitlines())
+        return next(int(row[1]) for row in rows if row[:1] == [name])
+    except (OSError, StopIteration):
+        return 0
 
 
 def _address_space() -> int:

@@ -141,9 +141,18 @@ def folder_of(name: str | Path) -> Path:
     Raises
     ------
     VariantError
-        There is none.
+        There is none, or the system refuses to say whether there is one.
     """
-    name = str(name)
+    try:
+        return _folder_of(str(name))
+    except OSError as error:
+        raise VariantError(
+            f"no variant '{name}': {error.strerror}; expected a variant's name ('run.py list' shows all), or "
+            "the path of a folder that you may read"
+        ) from error
+
+
+def _folder_of(name: str) -> Path:
     official = SHORT_NAMES.get(name, name)
     path = expanded(name)
     explicit = name.startswith((".", "/", "~"))  # ./m1/direct is the user's variant, not the repository's
@@ -166,7 +175,7 @@ def folder_of(name: str | Path) -> Path:
     full = [*names(), *mine()]
     begin = [] if explicit or "/" not in name else [n for n in full if n.startswith(f"{name}_")]
     if len(begin) == 1:
-        return folder_of(begin[0])
+        return _folder_of(begin[0])
     known = [*(short for short, name in SHORT_NAMES.items() if name in full), *full]
     asked = f"'{name}'" if official == name else f"'{name}', which is '{official}'"
     if not known:

@@ -1,5 +1,6 @@
 // What a wait for an mbarrier orders: what threads did before they arrived, for the threads that wait.
 #include <mini_dnn/ptx.cuh>
+#include <mini_dnn/ptx_widths.cuh>
 
 // Two warps of a block, each in its turn, share a value. Each arrives when it has used it.
 // launch: 1, 64
@@ -192,5 +193,31 @@ extern "C" __global__ void gives_back_too_early(const float* x, float* y, float*
       if (i < 2) ptx::mbarrier_arrive(&empty);
       y[i] = value;  // expect: race
     }
+  }
+}
+
+// A product orders what it reads. What another lane wrote needs a barrier of the warp, as without a product.
+// launch: 1, 256
+extern "C" __global__ void a_product_is_no_barrier(const float* x, float* y, float* part, int* flags) {
+  __shared__ __align__(1024) unsigned memory[4096];
+  __shared__ ptx::mbarrier done;
+  __shared__ float value;
+  for (int i = threadIdx.x; i < 4096; i += blockDim.x) memory[i] = 0;
+  ptx::fence_proxy_async();
+  if (threadIdx.x == 0) ptx::mbarrier_init(&done, 4);
+  __syncthreads();  // the operands and the mbarrier are there
+  if (threadIdx.x < 128) {
+    if (threadIdx.x == 5) value = x[0];  // expect: race
+    float sums[8][4] = {};
+    const auto a = ptx::matrix_descriptor_128b(memory, 0, 1024), b = ptx::matrix_descriptor_128b(memory, 0, 1024);
+    ptx::wgmma_fence();
+    ptx::wgmma_m64k16<64, ptx::Half, false, false>(sums, a, b, false);
+    ptx::wgmma_commit();
+    ptx::wgmma_wait<0>(sums);
+    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(&done);
+    if (sums[0][0] != 0) y[0] = 1;
+  } else {
+    ptx::mbarrier_wait(&done, 0);
+    y[threadIdx.x] = value;
   }
 }

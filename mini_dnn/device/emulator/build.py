@@ -23,7 +23,7 @@ from mini_dnn.device.emulator.compiler import (
 )
 from mini_dnn.device.emulator.counted_build import MOST_TIMES, UNROLL, build_counted
 from mini_dnn.device.emulator.messages import explained
-from mini_dnn.device.emulator.runtime_build import INCLUDE, header_folder
+from mini_dnn.device.emulator.runtime_build import INCLUDE, header_flags, header_folder
 from mini_dnn.device.emulator.scan import Scan, scan
 from mini_dnn.device.sources import INCLUDE as PROJECT_INCLUDE
 from mini_dnn.device.sources import source_hash
@@ -136,7 +136,7 @@ def _compile(source: Path, defines: Defines, compiler: Compiler, runtime: Path, 
                 lines.insert(1, "#define alignas(...) __attribute__((aligned(__VA_ARGS__)))")
             wrapper.write_text("\n".join([*lines, *_descriptions(found, checked or compiler.counted)]) + "\n")
             # Only the second pass, because the first one leaves CUDA's qualifiers as they are
-            flags.insert(0, f"-isystem{header_folder(compiler, runtime, checked)}")
+            flags[:0] = header_flags(compiler, runtime, checked)
             build = build_checked if checked else build_counted if compiler.counted else _build
             done = build(compiler, flags, wrapper, runtime, made)
         if done.returncode:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from mini_dnn.device.cache import cache_dir, kept, key, say, work
+from mini_dnn.device.cache import cache_dir, is_trusted, kept, key, say, work
 from mini_dnn.device.emulator.compiler import RUNTIME_FLAGS, RUNTIME_LINK_FLAGS, Compiler
 from mini_dnn.errors import DeviceError
 from mini_dnn.paths import write_atomically
@@ -107,7 +107,7 @@ def _precompile(compiler: Compiler, checked: bool, made: Path, runtime: Path) ->
 
 
 def header_folder(compiler: Compiler, runtime: Path, checked: bool) -> Path:
-    """Return the folder of the precompiled header. It is built with the runtime and used if it exists.
+    """Return the folder of the precompiled header, which is built with the runtime.
 
     Messages and debugging information contain the paths of headers, so a checkout only uses its own. The
     header is the same for kernels that are compiled in another way.
@@ -115,3 +115,10 @@ def header_folder(compiler: Compiler, runtime: Path, checked: bool) -> Path:
     compiler = replace(compiler, quick=False, fill="pattern")
     flags = (*compiler.kernel_flags, *(compiler.checked_flags if checked else ()))
     return runtime.with_name(f"header-{key(runtime.name, INCLUDE, *flags)}")
+
+
+def header_flags(compiler: Compiler, runtime: Path, checked: bool) -> list[str]:
+    """The flag for the precompiled header, if it exists. Like a library, it may not be another user's."""
+    folder = header_folder(compiler, runtime, checked)
+    trusted = is_trusted(folder) and is_trusted(folder / f"{HEADER}.gch")
+    return [f"-isystem{folder}"] if trusted else []
