@@ -6,9 +6,11 @@ import json
 import re
 import struct
 import tarfile
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -19,8 +21,9 @@ from mini_dnn import datasets
 from mini_dnn.cli import main
 from mini_dnn.cli.classified import Writer
 from mini_dnn.errors import UsageError
-from mini_dnn.measuring.answers import Answers, Job, Kept
+from mini_dnn.measuring.answers import Job
 from mini_dnn.measuring.elsewhere import as_plain, plain, source_of
+from mini_dnn.measuring.kept import Answers, Kept
 from mini_dnn.measuring.pictures import Classifier
 from mini_dnn.measuring.pipeline import Spent
 from mini_dnn.nn.models.resnet import ResNetSizes, build
@@ -397,3 +400,29 @@ def test_by_an_engine_as_by_this_process(
     for source in sources(named, None, GREY):
         again = source_of(json.loads(json.dumps(plain(source))))
         assert str(again) == str(source)
+
+
+def test_stored_answers_are_read_when_it_is_their_turn(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a missing shard is computed, the others do not wait in memory. An empty file is missing."""
+    words += ["--shard", "1"]
+    whole, parts = tmp_path / "whole.csv", tmp_path / "parts.csv"
+    assert main([*words, "--csv", str(whole)]) == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(Writer, "add", stops_after(22, KeyboardInterrupt()))
+        assert main([*words, "--csv", str(parts)]) == 130
+    stored = sorted((tmp_path / "parts.csv.parts").iterdir(), key=lambda file: file.stat().st_mtime_ns)
+    assert len(stored) == 22
+    stored[1].write_bytes(b"")
+    made, alive, make = weakref.WeakSet[Answers](), [0], Answers.__init__
+
+    def counted(self: Answers, *given: Any) -> None:
+        make(self, *given)
+        made.add(self)
+        alive.append(len(made))
+
+    monkeypatch.setattr(Answers, "__init__", counted)
+    assert main([*words, "--csv", str(parts)]) == 1
+    assert parts.read_bytes() == whole.read_bytes()
+    assert max(alive) < 8

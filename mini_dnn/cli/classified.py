@@ -15,7 +15,7 @@ import numpy as np
 from mini_dnn.cli.common import check_output
 from mini_dnn.cli.formats import COLUMNS, LABEL, Objects, People, Rows, Table, plain, pyarrow, runs
 from mini_dnn.errors import UsageError
-from mini_dnn.measuring.answers import Answers
+from mini_dnn.measuring.kept import Answers
 from mini_dnn.measuring.pipeline import Spent
 from mini_dnn.paths import replacing
 

@@ -20,7 +20,8 @@ from mini_dnn.datasets import names
 from mini_dnn.device import DEVICES
 from mini_dnn.device.gpus import GPUS
 from mini_dnn.errors import ShapeError, UsageError
-from mini_dnn.measuring.answers import BATCH, GPU_BATCH, Kept
+from mini_dnn.measuring.answers import BATCH, GPU_BATCH
+from mini_dnn.measuring.kept import Kept
 from mini_dnn.measuring.pictures import Classifier
 from mini_dnn.measuring.pipeline import Spent
 from mini_dnn.nn.zoo import MODELS
