@@ -14,6 +14,7 @@ from picture_samples import GREY, PNG, SMALL, noise, saved
 from mini_dnn.errors import MiniDnnError, UsageError
 from mini_dnn.measuring.elsewhere import plain, source_of
 from mini_dnn.pictures import feed as feeding
+from mini_dnn.pictures import sources as listing
 from mini_dnn.pictures.feed import Batch, Feed
 from mini_dnn.pictures.recipe import Recipe
 from mini_dnn.pictures.sources import File, Source, sources
@@ -156,12 +157,16 @@ def test_wrong_pixels_are_refused(tmp_path: Path) -> None:
         sources([str(file)], None, GREY)
 
 
-def test_wrong_lists_are_refused(tmp_path: Path) -> None:
+def test_wrong_lists_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="cannot be read: No such file"):
         sources([], str(tmp_path / "none"), GREY)
     (tmp_path / "list").write_bytes(b"a\0b")
     with pytest.raises(UsageError, match="is not a text file"):
         sources([], str(tmp_path / "list"), GREY)
+    monkeypatch.setattr(listing, "MOST_LIST_BYTES", 3)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a\nbc")))
+    with pytest.raises(UsageError, match="--list - has more than 3 bytes; divide it"):
+        sources([], "-", GREY)
     with pytest.raises(UsageError, match="no pictures are named"):
         sources([], None, GREY)
     with pytest.raises(UsageError, match="standard input is named twice"):

@@ -31,6 +31,7 @@ from mini_dnn.nn.weights import WeightsInfo, save
 from mini_dnn.pictures import stacks
 from mini_dnn.pictures.decode import decode
 from mini_dnn.pictures.feed import Feed
+from mini_dnn.pictures.labels import Labels
 from mini_dnn.pictures.recipe import Recipe
 from mini_dnn.pictures.sources import File, Shard, sources
 from mini_dnn.pictures.stacks import Stack
@@ -109,11 +110,12 @@ def test_arrays_of_pictures_in_files(tmp_path: Path) -> None:
         file["labels"] = np.zeros(10)
         file.create_dataset("packed", data=given, chunks=(4, 12, 12, 1), compression="gzip")
         file["deep/down"] = given
-    for name in ("x.npy", "x.h5:images", "x.h5:packed", "x.h5:deep/down"):
+        file["planes"] = given.reshape(10, 1, 12, 12)
+    for name in ("x.npy", "x.h5:images", "x.h5:packed", "x.h5:deep/down", "x.h5:planes"):
         names, found = pixels(f"{tmp_path}/{name}")
         np.testing.assert_array_equal(found, given)
         assert names[7] == f"{tmp_path}/{name}[7]"
-    with pytest.raises(UsageError, match=r"it holds images, packed; name one, as in x\.h5:images"):
+    with pytest.raises(UsageError, match=r"it holds images, packed, planes; name one, as in x\.h5:images"):
         sources([f"{tmp_path}/x.h5"], None, GREY)
     with pytest.raises(UsageError, match="there is no array 'more' in it"):
         sources([f"{tmp_path}/x.h5:more"], None, GREY)
@@ -426,3 +428,13 @@ def test_stored_answers_are_read_when_it_is_their_turn(
     assert main([*words, "--csv", str(parts)]) == 1
     assert parts.read_bytes() == whole.read_bytes()
     assert max(alive) < 8
+
+
+def test_labels_that_are_names(tmp_path: Path) -> None:
+    """Empty lines are skipped. A name that several classes have says nothing, but their numbers do."""
+    labels = Labels(str(tmp_path / "y.txt"), ("crane", "bag", "crane"))
+    (tmp_path / "y.txt").write_text("bag\n\n2\n 0 \n\n")
+    assert list(labels) == [1, 2, 0]
+    (tmp_path / "y.txt").write_text("bag\n\ncrane\n")
+    with pytest.raises(UsageError, match="line 3 is 'crane', which is the name of several classes"):
+        labels.check(2)

@@ -12,6 +12,7 @@ from mini_dnn.cli import main
 from mini_dnn.cli import train as verb
 from mini_dnn.datasets import ImageSet, draw
 from mini_dnn.errors import MiniDnnError, UsageError, WeightsError
+from mini_dnn.nn import train as training
 from mini_dnn.nn.files import check_room
 from mini_dnn.nn.models import lenet
 from mini_dnn.nn.network import Network
@@ -363,3 +364,35 @@ def test_a_network_that_has_learned_nothing_is_told(
     words = [*command, "--epochs", "1"]
     assert main([*words, "--rate", "1000"]) == 0
     assert "NOTE: the network has learned nothing: 0." in capsys.readouterr().out
+
+
+def test_parameters_out_of_range_replace_no_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No loss is computed after the last step of an epoch."""
+    learner, checkpoint = trainer(), tmp_path / "c.h5"
+    step, last = learner._optimizer.step, 2 * learner.steps_per_epoch
+
+    def diverge(rate: float) -> None:
+        nonlocal last
+        step(rate)
+        last -= 1
+        if last == 0:
+            learner.network.parameters()["fc2.bias"].value[0] = np.inf
+
+    monkeypatch.setattr(learner._optimizer, "step", diverge)
+    with pytest.raises(MiniDnnError, match=r"out of range after epoch 2; try a rate below 0\.003"):
+        learner.run(checkpoint)
+    resumed = trainer()
+    resumed.restore(checkpoint)
+    assert resumed.epoch == 1
+
+
+def test_workers_share_no_more_gradients_than_there_are_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(network: Network, batch: int, part: int) -> None:
+        assert (batch, part) == (len(TRAIN.labels), 16)
+        raise Stop
+
+    monkeypatch.setattr(training, "Workers", stop)
+    with pytest.raises(Stop):
+        trainer(Settings(epochs=1, batch=1 << 40, part=16)).run()
