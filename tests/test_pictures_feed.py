@@ -2,6 +2,7 @@
 
 import io
 import json
+import logging
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -171,3 +172,23 @@ def test_wrong_lists_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         sources([], None, GREY)
     with pytest.raises(UsageError, match="standard input is named twice"):
         sources(["-"], "-", GREY)
+
+
+@pytest.mark.parametrize("many", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
+def test_pillow_says_nothing_that_names_no_file(
+    many: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Neither in threads nor in processes, which print it. The error of a picture has its name."""
+    monkeypatch.setattr(feeding, "MANY", 1 if many else 100)
+    monkeypatch.setattr(feeding, "SMALL", 0)
+    damaged = bytearray(saved(noise(16, 16), "TIFF"))
+    entry = damaged.index(b"\x15\x01\x03\0\x01\0\0\0\x03\0")  # SamplesPerPixel, a short: 3
+    damaged[entry + 8] = 99
+    (batch,) = batches([File("x.tif", bytes(damaged))])
+    assert "not a picture" in batch.errors[0]
+    assert caplog.records == []
+    assert capfd.readouterr().err == ""
+    assert logging.getLogger("PIL").level == logging.NOTSET
