@@ -1,8 +1,10 @@
 """Data sets in shards: archives, arrays in files, and the results that an interrupted run keeps."""
 
 import csv
+import errno
 import io
 import json
+import os
 import re
 import struct
 import tarfile
@@ -438,3 +440,49 @@ def test_labels_that_are_names(tmp_path: Path) -> None:
     (tmp_path / "y.txt").write_text("bag\n\ncrane\n")
     with pytest.raises(UsageError, match="line 3 is 'crane', which is the name of several classes"):
         labels.check(2)
+
+
+def test_a_second_run_to_the_same_files_is_refused(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "out")
+    seen: list[str] = []
+    real = Writer.add
+
+    def meanwhile(writer: Writer, answers: Answers, labels: Sequence[int] | None) -> None:
+        real(writer, answers, labels)
+        if not seen:
+            for more in (["--force", "--csv"], ["--jsonl", f"{tmp_path}/out/y.jsonl", "--csv"]):
+                assert main([*words, *more, f"{tmp_path}/link/x.csv"]) == 2
+                seen.append(capsys.readouterr().err)
+
+    monkeypatch.setattr(Writer, "add", meanwhile)
+    assert main([*words, "--csv", f"{tmp_path}/out/x.csv"]) == 1
+    assert len(seen) == 2
+    assert all(f"another run is writing {tmp_path}/out/x.csv; wait until it ends" in said for said in seen)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["x.csv"]
+    assert main([*words, "--csv", f"{tmp_path}/out/x.csv", "--force"]) == 1  # and then it is not locked
+
+
+@pytest.mark.parametrize("flag", ["--csv", "--parquet"])
+def test_shards_are_kept_until_the_results_are_on_the_disk(
+    flag: str,
+    words: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if flag == "--parquet":
+        pytest.importorskip("pyarrow")
+
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert main([*words, flag, str(tmp_path / "x")]) == 2
+    said = capsys.readouterr().err
+    assert "No space left on device" in said
+    assert "x.parts keeps the complete shards" in said
+    assert not (tmp_path / "x").exists()
+    assert len(list((tmp_path / "x.parts").iterdir())) == 6

@@ -2,7 +2,10 @@
 
 import errno
 import os
+from multiprocessing import Pipe
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -18,6 +21,7 @@ from mini_dnn.nn.models import lenet
 from mini_dnn.nn.network import Network
 from mini_dnn.nn.train import EpochResult, Settings, Trainer, predict
 from mini_dnn.nn.weights import load
+from mini_dnn.nn.workers import Workers
 
 SETTINGS = Settings(epochs=3, batch=16, rate=3e-3, seed=5)  # 40 images: the last batch of an epoch has 8
 
@@ -396,3 +400,23 @@ def test_workers_share_no_more_gradients_than_there_are_images(monkeypatch: pyte
     monkeypatch.setattr(training, "Workers", stop)
     with pytest.raises(Stop):
         trainer(Settings(epochs=1, batch=1 << 40, part=16)).run()
+
+
+@pytest.mark.parametrize(("epochs", "said"), [(0, "before the first checkpoint"), (1, "with --resume to")])
+def test_a_worker_that_ends_is_told(
+    epochs: int, said: str, command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    step = Trainer._step
+
+    def dies(self: Trainer, *given: Any) -> float:
+        if self.epoch == epochs:
+            ours, theirs = Pipe()
+            theirs.close()
+            Workers._ask(cast(Workers, SimpleNamespace(_pipes=[ours])), "step", [[]])
+        return step(self, *given)
+
+    monkeypatch.setattr(Trainer, "_step", dies)
+    assert main(command) == 2
+    error = capsys.readouterr().err
+    assert "a process of the training ended unexpectedly, for example" in error
+    assert said in error

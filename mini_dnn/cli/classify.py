@@ -131,6 +131,11 @@ def run(args: argparse.Namespace) -> int:
     """Classify. Return 0 if all pictures could be classified, and 1 if some could not be read."""
     _check_flags(args)
     outputs = Outputs({flag: getattr(args, flag) for flag in FORMATS}, args.force)
+    with outputs.alone():
+        return _run(args, outputs)
+
+
+def _run(args: argparse.Namespace, outputs: Outputs) -> int:
     classifier = _classifier(args)
     found = sources(args.pictures, args.list, classifier.recipe)
     args.shard = args.shard or (DECODED_SHARD if found.are_decoded else SHARD)
