@@ -420,3 +420,17 @@ def test_a_worker_that_ends_is_told(
     error = capsys.readouterr().err
     assert "a process of the training ended unexpectedly, for example" in error
     assert said in error
+
+
+def test_ctrl_c_while_the_accuracy_is_measured_leaves_the_checkpoint(
+    command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(verb, "predict", interrupt)
+        assert main(command) == 130
+    assert f"{CHECKPOINT} contains the complete epochs; use the same command" in capsys.readouterr().out
+    assert not WEIGHTS.exists()
+    assert main([*command, "--resume"]) == 0
