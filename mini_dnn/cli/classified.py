@@ -13,7 +13,8 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from mini_dnn.cli.common import alone, check_output
+from mini_dnn.cli.alone import alone
+from mini_dnn.cli.common import check_output
 from mini_dnn.cli.formats import COLUMNS, LABEL, Objects, People, Rows, Table, plain, pyarrow, runs
 from mini_dnn.errors import UsageError
 from mini_dnn.measuring.kept import Answers

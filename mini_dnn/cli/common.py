@@ -7,7 +7,6 @@ import json
 import sys
 import tempfile
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from mini_dnn.errors import MiniDnnError, ShapeError, UsageError, meant, reason
 from mini_dnn.ops import Operation
 from mini_dnn.paths import ROOT, write_atomically
 from mini_dnn.variant import Variant
-from mini_dnn.work.locks import locked
 
 BUILD = ROOT / "build"  # Git ignores this folder
 DIFFERS = 1  # exit status: the run is complete, but its result is not the expected one
@@ -45,13 +43,6 @@ def add_force(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="replace an existing output file even if another program wrote it",
     )
-
-
-def alone(path: Path, what: str) -> AbstractContextManager[None]:
-    """Lock a file against other runs, whatever path they use for it; ``what`` is what such a run is."""
-    path = path.resolve()
-    refusal = f"another {what} is writing {path}; wait until it ends, or name another file"
-    return locked(path.with_name(f".{path.name}.lock"), refusal, remove=True)
 
 
 def check_output(flag: str, path: Path | None, force: bool) -> None:

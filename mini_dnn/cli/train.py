@@ -10,7 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from mini_dnn.cli.common import INTERRUPTED, alone, seed
+from mini_dnn.cli.alone import alone
+from mini_dnn.cli.common import INTERRUPTED, seed
 from mini_dnn.datasets import ALL, ImageSet
 from mini_dnn.errors import UsageError, WeightsError
 from mini_dnn.nn.files import check_room
