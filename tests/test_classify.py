@@ -17,6 +17,7 @@ from mini_dnn.cli.formats import plain
 from mini_dnn.datasets import names
 from mini_dnn.errors import MiniDnnError
 from mini_dnn.measuring import answers
+from mini_dnn.measuring.kept import Answers
 from mini_dnn.measuring.likeliest import top
 from mini_dnn.measuring.pictures import Classifier
 from mini_dnn.measuring.pipeline import Spent
@@ -416,7 +417,7 @@ def test_the_examples_of_the_page(
 def test_names_of_files_are_no_commands_to_a_terminal(tmp_path: Path) -> None:
     assert plain("a\x1b[2Jb\udcff é") == r"a\x1b[2Jb\udcff é"
     name = "caf\udce9,\n.png"
-    odd = answers.Answers([name], [""], np.array([[1]]), np.array([[0.5]]))
+    odd = Answers([name], [""], np.array([[1]]), np.array([[0.5]]))
     outputs = classified.Outputs(
         {"json": str(tmp_path / "x.json"), "csv": str(tmp_path / "x.csv")}, force=False
     )

@@ -15,7 +15,7 @@ import pytest
 from mini_dnn.cli import formats
 from mini_dnn.cli.classified import Outputs
 from mini_dnn.cli.formats import COLUMNS, DIGITS, LABEL, decimals, plain, runs
-from mini_dnn.measuring.answers import Answers
+from mini_dnn.measuring.kept import Answers
 
 CLASSES = ["tench", 'a "quoted", one', "comma, here", "Käse ☃", "back\\slash", " space ", "%s {0}"]
 NAMES = [

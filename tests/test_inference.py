@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from clocked import Clocked, Restless
 
+from mini_dnn.cli import infer, main
 from mini_dnn.cli import infer as verb
-from mini_dnn.cli import main
 from mini_dnn.datasets import ImageSet, draw
 from mini_dnn.device import Device
 from mini_dnn.errors import CheckError, UsageError, VariantError
@@ -263,3 +263,11 @@ def test_the_output_says_where_op_times_had_not_settled(
 def test_variants_of_other_operations(impl: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--impl", impl]) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("found", "batch", "agrees"),
+    [(0.8, 10, True), (0.7, 10, False), (0.899, 10_000, True), (0.8989, 10_000, False), (0.9, 7, True)],
+)
+def test_accuracies_agree_up_to_one_of_a_thousand_images(found: float, batch: int, agrees: bool) -> None:
+    assert infer._is_close(found, 0.9, batch) == agrees

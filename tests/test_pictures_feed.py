@@ -2,6 +2,7 @@
 
 import io
 import json
+import logging
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,6 +15,7 @@ from picture_samples import GREY, PNG, SMALL, noise, saved
 from mini_dnn.errors import MiniDnnError, UsageError
 from mini_dnn.measuring.elsewhere import plain, source_of
 from mini_dnn.pictures import feed as feeding
+from mini_dnn.pictures import sources as listing
 from mini_dnn.pictures.feed import Batch, Feed
 from mini_dnn.pictures.recipe import Recipe
 from mini_dnn.pictures.sources import File, Source, sources
@@ -156,13 +158,37 @@ def test_wrong_pixels_are_refused(tmp_path: Path) -> None:
         sources([str(file)], None, GREY)
 
 
-def test_wrong_lists_are_refused(tmp_path: Path) -> None:
+def test_wrong_lists_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="cannot be read: No such file"):
         sources([], str(tmp_path / "none"), GREY)
     (tmp_path / "list").write_bytes(b"a\0b")
     with pytest.raises(UsageError, match="is not a text file"):
         sources([], str(tmp_path / "list"), GREY)
+    monkeypatch.setattr(listing, "MOST_LIST_BYTES", 3)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a\nbc")))
+    with pytest.raises(UsageError, match="--list - has more than 3 bytes; divide it"):
+        sources([], "-", GREY)
     with pytest.raises(UsageError, match="no pictures are named"):
         sources([], None, GREY)
     with pytest.raises(UsageError, match="standard input is named twice"):
         sources(["-"], "-", GREY)
+
+
+@pytest.mark.parametrize("many", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
+def test_pillow_says_nothing_that_names_no_file(
+    many: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Neither in threads nor in processes, which print it. The error of a picture has its name."""
+    monkeypatch.setattr(feeding, "MANY", 1 if many else 100)
+    monkeypatch.setattr(feeding, "SMALL", 0)
+    damaged = bytearray(saved(noise(16, 16), "TIFF"))
+    entry = damaged.index(b"\x15\x01\x03\0\x01\0\0\0\x03\0")  # SamplesPerPixel, a short: 3
+    damaged[entry + 8] = 99
+    (batch,) = batches([File("x.tif", bytes(damaged))])
+    assert "not a picture" in batch.errors[0]
+    assert caplog.records == []
+    assert capfd.readouterr().err == ""
+    assert logging.getLogger("PIL").level == logging.NOTSET

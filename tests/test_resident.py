@@ -241,6 +241,7 @@ def test_weights_that_are_no_arrays_of_the_problem(network: Network, emulator: D
     cases: list[tuple[Any, str]] = [
         (list(weights.values()), r"weights are a list; expected a dictionary of the arrays {'conv1\.weight'"),
         ({**weights, "fc2.bias": None}, r"needs the weights .*; found .*'fc2\.bias': None"),
+        ({**weights, "fc2.bias": [[1], [1, 2]]}, r"fc2\.bias is not an array: its lists have different leng"),
         ({**weights, "fc2.bias": [0.5] * 10}, r"fc2\.bias is float64, which float32 cannot hold exactly"),
     ]
     for wrong, message in cases:

@@ -98,6 +98,8 @@ def test_what_a_description_leaves_out_is_resnet_18s() -> None:
         ({"strides": [1, 2, 2, 1.5]}, "strides must be 4 integers"),
         ({"classes": True}, "classes must be an integer"),
         ({"image": -1}, "image must be an integer"),
+        ({"image": 65_537}, "image must be an integer of 1 or more, up to 65,536; found 65537"),
+        ({"widths": [1, 2, 3, 1 << 40]}, "widths must be 4 integers of 1 or more, up to 65,536; found"),
         ({"stem": "large"}, "stem is one of imagenet, small; found 'large'"),
         ({"stem": ["small"]}, "stem is one of"),
     ],

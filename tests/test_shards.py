@@ -1,14 +1,18 @@
 """Data sets in shards: archives, arrays in files, and the results that an interrupted run keeps."""
 
 import csv
+import errno
 import io
 import json
+import os
 import re
 import struct
 import tarfile
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -19,8 +23,9 @@ from mini_dnn import datasets
 from mini_dnn.cli import main
 from mini_dnn.cli.classified import Writer
 from mini_dnn.errors import UsageError
-from mini_dnn.measuring.answers import Answers, Job, Kept
+from mini_dnn.measuring.answers import Job
 from mini_dnn.measuring.elsewhere import as_plain, plain, source_of
+from mini_dnn.measuring.kept import Answers, Kept
 from mini_dnn.measuring.pictures import Classifier
 from mini_dnn.measuring.pipeline import Spent
 from mini_dnn.nn.models.resnet import ResNetSizes, build
@@ -28,6 +33,7 @@ from mini_dnn.nn.weights import WeightsInfo, save
 from mini_dnn.pictures import stacks
 from mini_dnn.pictures.decode import decode
 from mini_dnn.pictures.feed import Feed
+from mini_dnn.pictures.labels import Labels
 from mini_dnn.pictures.recipe import Recipe
 from mini_dnn.pictures.sources import File, Shard, sources
 from mini_dnn.pictures.stacks import Stack
@@ -106,11 +112,12 @@ def test_arrays_of_pictures_in_files(tmp_path: Path) -> None:
         file["labels"] = np.zeros(10)
         file.create_dataset("packed", data=given, chunks=(4, 12, 12, 1), compression="gzip")
         file["deep/down"] = given
-    for name in ("x.npy", "x.h5:images", "x.h5:packed", "x.h5:deep/down"):
+        file["planes"] = given.reshape(10, 1, 12, 12)
+    for name in ("x.npy", "x.h5:images", "x.h5:packed", "x.h5:deep/down", "x.h5:planes"):
         names, found = pixels(f"{tmp_path}/{name}")
         np.testing.assert_array_equal(found, given)
         assert names[7] == f"{tmp_path}/{name}[7]"
-    with pytest.raises(UsageError, match=r"it holds images, packed; name one, as in x\.h5:images"):
+    with pytest.raises(UsageError, match=r"it holds images, packed, planes; name one, as in x\.h5:images"):
         sources([f"{tmp_path}/x.h5"], None, GREY)
     with pytest.raises(UsageError, match="there is no array 'more' in it"):
         sources([f"{tmp_path}/x.h5:more"], None, GREY)
@@ -397,3 +404,85 @@ def test_by_an_engine_as_by_this_process(
     for source in sources(named, None, GREY):
         again = source_of(json.loads(json.dumps(plain(source))))
         assert str(again) == str(source)
+
+
+def test_stored_answers_are_read_when_it_is_their_turn(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a missing shard is computed, the others do not wait in memory. An empty file is missing."""
+    words += ["--shard", "1"]
+    whole, parts = tmp_path / "whole.csv", tmp_path / "parts.csv"
+    assert main([*words, "--csv", str(whole)]) == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(Writer, "add", stops_after(22, KeyboardInterrupt()))
+        assert main([*words, "--csv", str(parts)]) == 130
+    stored = sorted((tmp_path / "parts.csv.parts").iterdir(), key=lambda file: file.stat().st_mtime_ns)
+    assert len(stored) == 22
+    stored[1].write_bytes(b"")
+    made, alive, make = weakref.WeakSet[Answers](), [0], Answers.__init__
+
+    def counted(self: Answers, *given: Any) -> None:
+        make(self, *given)
+        made.add(self)
+        alive.append(len(made))
+
+    monkeypatch.setattr(Answers, "__init__", counted)
+    assert main([*words, "--csv", str(parts)]) == 1
+    assert parts.read_bytes() == whole.read_bytes()
+    assert max(alive) < 8
+
+
+def test_labels_that_are_names(tmp_path: Path) -> None:
+    """Empty lines are skipped. A name that several classes have says nothing, but their numbers do."""
+    labels = Labels(str(tmp_path / "y.txt"), ("crane", "bag", "crane"))
+    (tmp_path / "y.txt").write_text("bag\n\n2\n 0 \n\n")
+    assert list(labels) == [1, 2, 0]
+    (tmp_path / "y.txt").write_text("bag\n\ncrane\n")
+    with pytest.raises(UsageError, match="line 3 is 'crane', which is the name of several classes"):
+        labels.check(2)
+
+
+def test_a_second_run_to_the_same_files_is_refused(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "out")
+    seen: list[str] = []
+    real = Writer.add
+
+    def meanwhile(writer: Writer, answers: Answers, labels: Sequence[int] | None) -> None:
+        real(writer, answers, labels)
+        if not seen:
+            for more in (["--force", "--csv"], ["--jsonl", f"{tmp_path}/out/y.jsonl", "--csv"]):
+                assert main([*words, *more, f"{tmp_path}/link/x.csv"]) == 2
+                seen.append(capsys.readouterr().err)
+
+    monkeypatch.setattr(Writer, "add", meanwhile)
+    assert main([*words, "--csv", f"{tmp_path}/out/x.csv"]) == 1
+    assert len(seen) == 2
+    assert all(f"another run is writing {tmp_path}/out/x.csv; wait until it ends" in said for said in seen)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["x.csv"]
+    assert main([*words, "--csv", f"{tmp_path}/out/x.csv", "--force"]) == 1  # and then it is not locked
+
+
+@pytest.mark.parametrize("flag", ["--csv", "--parquet"])
+def test_shards_are_kept_until_the_results_are_on_the_disk(
+    flag: str,
+    words: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if flag == "--parquet":
+        pytest.importorskip("pyarrow")
+
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert main([*words, flag, str(tmp_path / "x")]) == 2
+    said = capsys.readouterr().err
+    assert "No space left on device" in said
+    assert "x.parts keeps the complete shards" in said
+    assert not (tmp_path / "x").exists()
+    assert len(list((tmp_path / "x.parts").iterdir())) == 6

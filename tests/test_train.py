@@ -2,7 +2,10 @@
 
 import errno
 import os
+from multiprocessing import Pipe
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -12,11 +15,13 @@ from mini_dnn.cli import main
 from mini_dnn.cli import train as verb
 from mini_dnn.datasets import ImageSet, draw
 from mini_dnn.errors import MiniDnnError, UsageError, WeightsError
+from mini_dnn.nn import train as training
 from mini_dnn.nn.files import check_room
 from mini_dnn.nn.models import lenet
 from mini_dnn.nn.network import Network
 from mini_dnn.nn.train import EpochResult, Settings, Trainer, predict
 from mini_dnn.nn.weights import load
+from mini_dnn.nn.workers import Workers
 
 SETTINGS = Settings(epochs=3, batch=16, rate=3e-3, seed=5)  # 40 images: the last batch of an epoch has 8
 
@@ -363,3 +368,69 @@ def test_a_network_that_has_learned_nothing_is_told(
     words = [*command, "--epochs", "1"]
     assert main([*words, "--rate", "1000"]) == 0
     assert "NOTE: the network has learned nothing: 0." in capsys.readouterr().out
+
+
+def test_parameters_out_of_range_replace_no_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No loss is computed after the last step of an epoch."""
+    learner, checkpoint = trainer(), tmp_path / "c.h5"
+    step, last = learner._optimizer.step, 2 * learner.steps_per_epoch
+
+    def diverge(rate: float) -> None:
+        nonlocal last
+        step(rate)
+        last -= 1
+        if last == 0:
+            learner.network.parameters()["fc2.bias"].value[0] = np.inf
+
+    monkeypatch.setattr(learner._optimizer, "step", diverge)
+    with pytest.raises(MiniDnnError, match=r"out of range after epoch 2; try a rate below 0\.003"):
+        learner.run(checkpoint)
+    resumed = trainer()
+    resumed.restore(checkpoint)
+    assert resumed.epoch == 1
+
+
+def test_workers_share_no_more_gradients_than_there_are_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(network: Network, batch: int, part: int) -> None:
+        assert (batch, part) == (len(TRAIN.labels), 16)
+        raise Stop
+
+    monkeypatch.setattr(training, "Workers", stop)
+    with pytest.raises(Stop):
+        trainer(Settings(epochs=1, batch=1 << 40, part=16)).run()
+
+
+@pytest.mark.parametrize(("epochs", "said"), [(0, "before the first checkpoint"), (1, "with --resume to")])
+def test_a_worker_that_ends_is_told(
+    epochs: int, said: str, command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    step = Trainer._step
+
+    def dies(self: Trainer, *given: Any) -> float:
+        if self.epoch == epochs:
+            ours, theirs = Pipe()
+            theirs.close()
+            Workers._ask(cast(Workers, SimpleNamespace(_pipes=[ours])), "step", [[]])
+        return step(self, *given)
+
+    monkeypatch.setattr(Trainer, "_step", dies)
+    assert main(command) == 2
+    error = capsys.readouterr().err
+    assert "a process of the training ended unexpectedly, for example" in error
+    assert said in error
+
+
+def test_ctrl_c_while_the_accuracy_is_measured_leaves_the_checkpoint(
+    command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(verb, "predict", interrupt)
+        assert main(command) == 130
+    assert f"{CHECKPOINT} contains the complete epochs; use the same command" in capsys.readouterr().out
+    assert not WEIGHTS.exists()
+    assert main([*command, "--resume"]) == 0

@@ -271,3 +271,14 @@ def test_the_shipped_weights_reach_the_accuracy_they_state() -> None:
     info = load(lenet.default_weights("synthetic"), network)
     images, labels = draw(100)
     assert (predict(network, images) == labels).mean() == pytest.approx(info.accuracies[100])
+
+
+def test_a_file_that_may_not_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "w.h5").write_bytes(b"x")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(files.stores, "opened", refuse)
+    with pytest.raises(WeightsError, match="you may not read it; change its permissions"):
+        load(tmp_path / "w.h5", lenet.build(np.random.default_rng(0)))

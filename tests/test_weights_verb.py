@@ -101,10 +101,13 @@ def test_a_description_says_what_arrays_do_not(tmp_path: Path, capsys: pytest.Ca
     (tmp_path / "d.json").write_text(sizes.to_json())
     assert convert(tmp_path / "in.safetensors", "out.h5", "--description", str(tmp_path / "d.json")) == 0
     assert ResNetSizes.from_json(str(describe(tmp_path / "out.h5")["description"])) == sizes
+    assert f"network   {sizes.title}: 3 channels" in capsys.readouterr().out
     (tmp_path / "d.json").write_text(replace(sizes, classes=6).to_json())
     more = ("--force", "--description", str(tmp_path / "d.json"))
     assert convert(tmp_path / "in.safetensors", "out.h5", *more) == 2
     assert "'fc.weight' is (5, 8), and (6, 8) is expected" in capsys.readouterr().err
+    assert convert(tmp_path / "in.safetensors", "out.h5", *more, "--image", "64") == 2
+    assert f"--image 64: {tmp_path / 'd.json'} states 32; remove --image" in capsys.readouterr().err
 
 
 def put(name: str, value: Any) -> Callable[[Arrays], None]:

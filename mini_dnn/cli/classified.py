@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -12,10 +13,11 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from mini_dnn.cli.alone import alone
 from mini_dnn.cli.common import check_output
 from mini_dnn.cli.formats import COLUMNS, LABEL, Objects, People, Rows, Table, plain, pyarrow, runs
 from mini_dnn.errors import UsageError
-from mini_dnn.measuring.answers import Answers
+from mini_dnn.measuring.kept import Answers
 from mini_dnn.measuring.pipeline import Spent
 from mini_dnn.paths import replacing
 
@@ -72,6 +74,21 @@ class Outputs:
         """The folder next to the first file that keeps finished work until the end; None without a file."""
         files = [name for name in self._files.values() if name != STDOUT]
         return Path(f"{files[0]}.parts") if files else None
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Lock the files, and with them the finished work, against other runs.
+
+        Raises
+        ------
+        UsageError
+            Another run is writing one of them.
+        """
+        with ExitStack() as locks:
+            for name in self._files.values():
+                if name != STDOUT:
+                    locks.enter_context(alone(Path(name), "run"))
+            yield
 
     def head(self, text: str) -> None:
         """Print something about the run: to standard output, or to standard error if results go there."""
@@ -179,8 +196,11 @@ def _columns(labelled: bool) -> Mapping[str, str]:
 @contextmanager
 def _parquet(path: Path, classes: Sequence[str], labelled: bool) -> Iterator[Rows]:
     """Open a table that gets its name at the end."""
-    with replacing(path) as temporary, closing(Rows(temporary, _columns(labelled), classes)) as rows:
-        yield rows
+    with replacing(path) as temporary:
+        with closing(Rows(temporary, _columns(labelled), classes)) as rows:
+            yield rows
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
 
 
 @contextmanager
@@ -195,6 +215,8 @@ def _stream(name: str) -> Iterator[TextIO]:
         temporary.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file,
     ):
         yield file
+        file.flush()
+        os.fsync(file.fileno())  # before finished work is removed
 
 
 def figures(tally: Tally, spent: Spent, output: float, seconds: float, labelled: bool) -> dict[str, Any]:

@@ -20,7 +20,8 @@ from mini_dnn.datasets import names
 from mini_dnn.device import DEVICES
 from mini_dnn.device.gpus import GPUS
 from mini_dnn.errors import ShapeError, UsageError
-from mini_dnn.measuring.answers import BATCH, GPU_BATCH, Kept
+from mini_dnn.measuring.answers import BATCH, GPU_BATCH
+from mini_dnn.measuring.kept import Kept
 from mini_dnn.measuring.pictures import Classifier
 from mini_dnn.measuring.pipeline import Spent
 from mini_dnn.nn.zoo import MODELS
@@ -130,6 +131,11 @@ def run(args: argparse.Namespace) -> int:
     """Classify. Return 0 if all pictures could be classified, and 1 if some could not be read."""
     _check_flags(args)
     outputs = Outputs({flag: getattr(args, flag) for flag in FORMATS}, args.force)
+    with outputs.alone():
+        return _run(args, outputs)
+
+
+def _run(args: argparse.Namespace, outputs: Outputs) -> int:
     classifier = _classifier(args)
     found = sources(args.pictures, args.list, classifier.recipe)
     args.shard = args.shard or (DECODED_SHARD if found.are_decoded else SHARD)

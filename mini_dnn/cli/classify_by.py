@@ -14,9 +14,10 @@ from mini_dnn.cli.common import say_lost
 from mini_dnn.device import Device, open_device
 from mini_dnn.device.gpus import places
 from mini_dnn.errors import DeviceError, UsageError
-from mini_dnn.measuring.answers import ABOUT, Answers, Job, Kept, by_team, by_this_process
+from mini_dnn.measuring.answers import ABOUT, Job, by_team, by_this_process
 from mini_dnn.measuring.bench import code_of
 from mini_dnn.measuring.elsewhere import Elsewhere
+from mini_dnn.measuring.kept import Answers, Kept
 from mini_dnn.measuring.machine import cpu_name
 from mini_dnn.measuring.pictures import Classifier
 from mini_dnn.measuring.pipeline import Spent

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mini_dnn.errors import UsageError
-from mini_dnn.measuring.answers import Answers
+from mini_dnn.measuring.kept import Answers
 
 COLUMNS = {  # columns of tables, and their types in a Parquet file
     "file": "string",

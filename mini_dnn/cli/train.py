@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from mini_dnn.cli.alone import alone
 from mini_dnn.cli.common import INTERRUPTED, seed
 from mini_dnn.datasets import ALL, ImageSet
 from mini_dnn.errors import UsageError, WeightsError
@@ -18,9 +19,9 @@ from mini_dnn.nn.models.resnet import ResNetSizes
 from mini_dnn.nn.network import Network
 from mini_dnn.nn.train import EpochResult, Settings, Trainer, predict
 from mini_dnn.nn.weights import TEST_COUNTS, WeightsInfo, save
+from mini_dnn.nn.workers import WorkerError
 from mini_dnn.nn.zoo import MODELS, Model
 from mini_dnn.progress import Bar
-from mini_dnn.work.locks import locked
 
 NUMBER_OF_CLASSES = 10  # of every data set here
 FOLDER = Path("checkpoints")  # default folder of the files
@@ -92,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
         more = max(2 * trainer.checkpoint_bytes - there, trainer.checkpoint_bytes)
         check_room(checkpoint, "checkpoint", more)
         for path in (out, checkpoint):
-            locks.enter_context(_alone(path))
+            locks.enter_context(alone(path, "training"))
         return _run(args, model, trainer, out, checkpoint)
 
 
@@ -113,13 +114,6 @@ def _network(args: argparse.Namespace, model: Model, train: ImageSet, rng: np.ra
     return model.described(sizes.to_json(), rng)
 
 
-def _alone(path: Path) -> AbstractContextManager[None]:
-    """Lock a file against other trainings, whatever path they use for it."""
-    path = path.resolve()
-    refusal = f"another training is writing {path}; wait until it ends, or name another file"
-    return locked(path.with_name(f".{path.name}.lock"), refusal, remove=True)
-
-
 def _run(args: argparse.Namespace, model: Model, trainer: Trainer, out: Path, checkpoint: Path) -> int:
     train, settings = trainer.train, trainer.settings
     print(f"data      {train.name}, {len(train.labels):,} training images, {train.origin}")
@@ -133,6 +127,8 @@ def _run(args: argparse.Namespace, model: Model, trainer: Trainer, out: Path, ch
     except KeyboardInterrupt:
         print(_stopped(trainer.epoch, checkpoint))
         return INTERRUPTED
+    except WorkerError as error:
+        raise WorkerError(f"{error}. Training has {_stopped(trainer.epoch, checkpoint)}") from error
     except WeightsError as error:  # the checkpoint of the last epoch could not be written
         raise WeightsError(f"{error}. Training has {_stopped(trainer.epoch - 1, checkpoint)}") from error
     described = ResNetSizes.from_file(args.description).to_json() if args.description else ""

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import io
-import json
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
 from mini_dnn.device import Device
-from mini_dnn.errors import UsageError
 from mini_dnn.measuring.bench import code_of
+from mini_dnn.measuring.kept import Answers, Kept
 from mini_dnn.measuring.likeliest import top
 from mini_dnn.measuring.pictures import Classifier, Serve
 from mini_dnn.measuring.pipeline import Spent
-from mini_dnn.paths import write_atomically
 from mini_dnn.pictures.feed import Batch, Decoders, Feed
 from mini_dnn.pictures.recipe import Recipe
 from mini_dnn.pictures.sources import Shard, Source
@@ -32,37 +27,6 @@ from mini_dnn.variant import Variant, find
 
 BATCH, GPU_BATCH = 32, 256  # pictures at a time; a GPU needs more of them
 ABOUT = "about"  # an item of work that is not a shard: see `Job`
-KEPT, DIGITS = ".npz", 64  # of the names of files with stored answers
-
-
-@dataclass(frozen=True, eq=False)
-class Answers:
-    """Some pictures in order, and the most likely classes of those that could be read."""
-
-    names: Sequence[str]
-    errors: Sequence[str]  # what is wrong with each; empty if nothing is
-    classes: np.ndarray  # (n, k) for the n without an error, the likeliest first
-    probabilities: np.ndarray  # (n, k)
-    spent: Spent = field(default_factory=Spent)
-
-    def split(self, count: int) -> tuple[Answers, Answers]:
-        """Split into the first ``count`` pictures and the others."""
-        good = self.errors[:count].count("")
-        return (
-            Answers(self.names[:count], self.errors[:count], self.classes[:good], self.probabilities[:good]),
-            Answers(self.names[count:], self.errors[count:], self.classes[good:], self.probabilities[good:]),
-        )
-
-    @classmethod
-    def joined(cls, parts: Sequence[Answers], spent: Spent | None = None) -> Answers:
-        """Join the answers of several parts."""
-        return cls(
-            [name for part in parts for name in part.names],
-            [error for part in parts for error in part.errors],
-            np.concatenate([part.classes for part in parts]),
-            np.concatenate([part.probabilities for part in parts]),
-            spent or Spent(),
-        )
 
 
 @dataclass(frozen=True)
@@ -187,74 +151,6 @@ class Answering:
         count()
 
 
-class Kept:
-    """Stores the answers of complete shards, in one file each, until all shards are complete.
-
-    A file's name is a hash of the pictures' names, sizes and times, and of everything that the answers depend
-    on. The same run therefore finds them again, and a different run does not.
-
-    Parameters
-    ----------
-    folder
-        The folder, which is created for the first complete shard. If None, nothing is stored.
-    about
-        Everything that answers depend on, besides the pictures, in a form that JSON can represent.
-
-    Raises
-    ------
-    UsageError
-        A file has the name of the folder.
-    """
-
-    def __init__(self, folder: Path | None, about: object) -> None:
-        if folder and folder.exists() and not folder.is_dir():
-            raise UsageError(
-                f"{folder} is not a folder, but complete shards are stored in a folder of this name until "
-                "all are complete; move the file, or give the results another name"
-            )
-        self._folder, self.about = folder, about
-        self._files: dict[int, Path] = {}  # of shards that were requested and are not complete
-
-    def load(self, shard: Shard) -> Answers | None:
-        """Return the answers of a shard, or None if it is not complete."""
-        if self._folder is None:
-            return None
-        file = self._folder / f"{shard.key(self.about)}{KEPT}"
-        with suppress(OSError, ValueError, KeyError, EOFError, BadZipFile):  # missing or damaged: recompute
-            with np.load(io.BytesIO(file.read_bytes()), allow_pickle=False) as found:
-                names, errors = json.loads(found["words"].tobytes())
-                answers = Answers(names, errors, found["classes"], found["probabilities"])
-            if len(names) == len(errors) == shard.count:
-                return answers
-        self._files[shard.number] = file
-        return None
-
-    def save(self, shard: int, answers: Answers) -> None:
-        """Store the answers of the shard with this number."""
-        file = self._files.pop(shard, None)
-        if file is None:
-            return
-        words = json.dumps([list(answers.names), list(answers.errors)]).encode()
-        content = io.BytesIO()
-        np.savez(
-            content,
-            words=np.frombuffer(words, np.uint8),
-            classes=answers.classes,
-            probabilities=answers.probabilities,
-        )
-        write_atomically(file, content.getvalue())
-
-    def remove(self) -> None:
-        """Remove all of them, after the results have been written."""
-        if self._folder is None:
-            return
-        for file in self._folder.glob(f"*{KEPT}"):
-            if len(file.name) == len(KEPT) + DIGITS:
-                file.unlink()
-        with suppress(OSError):  # it never existed, or somebody put something else there
-            self._folder.rmdir()
-
-
 def by_team(team: Team, shards: Iterable[Shard], kept: Kept, spent: Spent) -> Iterator[Answers]:
     """Yield the answers of each shard in order, computed by a process for each GPU."""
     for done in team.map(shards, kept.load):
@@ -268,25 +164,20 @@ def by_this_process(
     answering: Answering, shards: Iterable[Shard], kept: Kept, spent: Spent
 ) -> Iterator[Answers]:
     """Yield the answers of each shard in order, as soon as a batch is complete."""
-    ahead: deque[tuple[int, int, Answers | None]] = deque()  # number and size of shards, and stored answers
-    remaining: Iterator[Shard] = iter(shards)
-    for shard in remaining:  # stored shards at the start do not have to wait in memory for a computed one
-        if (stored := kept.load(shard)) is None:
-            remaining = chain((shard,), remaining)
-            break
-        yield stored
+    # Number and size of shards, and files of stored answers, which are read again when it is their turn
+    ahead: deque[tuple[int, int, Path | None]] = deque()
 
     def pending() -> Iterator[Source]:
-        for shard in remaining:
-            known = kept.load(shard)
-            ahead.append((shard.number, shard.count, known))
-            if known is None:
+        for shard in shards:
+            stored = kept.find(shard)
+            ahead.append((shard.number, shard.count, stored))
+            if stored is None:
                 yield from shard.sources
 
     def known() -> Iterator[Answers]:
-        while ahead and (found := ahead[0][2]):
+        while ahead and (file := ahead[0][2]):
             ahead.popleft()
-            yield found
+            yield kept.read(file)
 
     parts: list[Answers] = []  # of the next shard
     for found in answering.stream(pending(), spent):

@@ -13,7 +13,8 @@ import numpy as np
 
 from mini_dnn.device import open_device
 from mini_dnn.errors import MiniDnnError, PictureError, UsageError
-from mini_dnn.measuring.answers import Answers, Job
+from mini_dnn.measuring.answers import Job
+from mini_dnn.measuring.kept import Answers
 from mini_dnn.measuring.pipeline import Spent
 from mini_dnn.pictures.archives import Member
 from mini_dnn.pictures.recipe import Recipe

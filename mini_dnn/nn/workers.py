@@ -30,6 +30,10 @@ PREDICTED = 100  # images that a worker classifies at a time
 Parameters = Mapping[str, Parameter]
 
 
+class WorkerError(MiniDnnError):
+    """A worker that ended unexpectedly."""
+
+
 def both_ways(network: Network, x: np.ndarray, labels: np.ndarray, count: int) -> float:
     """Compute loss and gradients of some images, as their part of the mean over ``count`` images."""
     loss, dlogits = softmax_cross_entropy(network.forward(x, training=True), labels)
@@ -61,7 +65,7 @@ class Workers:
 
     Raises
     ------
-    MiniDnnError
+    WorkerError
         A worker ended unexpectedly.
     """
 
@@ -126,9 +130,9 @@ class Workers:
                 pipe.send((what, work))
             return [pipe.recv() for pipe in self._pipes]
         except (EOFError, OSError) as error:
-            raise MiniDnnError(
-                "a process of the training ended unexpectedly; if memory is short, train with a smaller "
-                "--batch; --resume continues"
+            raise WorkerError(
+                "a process of the training ended unexpectedly, for example because of too little memory; a "
+                "training with a smaller --batch needs less"
             ) from error
 
 

@@ -209,6 +209,23 @@ def as_float32(name: str, array: np.ndarray, axes: str) -> np.ndarray:
     return exactly(name, array, "float32")
 
 
+def shape_of(name: str, value: Any) -> tuple[int, ...]:
+    """The shape of an array, or of nested lists.
+
+    Raises
+    ------
+    ShapeError
+        The lists have different lengths.
+    """
+    try:
+        return np.shape(value)
+    except ValueError as error:  # NumPy's
+        raise ShapeError(
+            f"{name} is not an array: its lists have different lengths; expected an array, or lists of equal "
+            "lengths"
+        ) from error
+
+
 def exactly(name: str, array: np.ndarray, dtype: str) -> np.ndarray:
     """The array in this type and in C order, if no information is lost.
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import warnings
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain, groupby, islice
 from pathlib import Path
@@ -28,6 +29,7 @@ AHEAD = 2  # batches that are decoded before they are requested
 MANY = 1_000  # from this number of files on, processes decode them
 SAMPLE, SMALL = 8, 16 << 10  # files that are inspected, and bytes per file below which threads are faster
 TOGETHER = 8  # files that a process receives at a time
+PILLOW = logging.getLogger("PIL")
 
 Decoded = tuple[np.ndarray | str, float]  # pixels or an error, and the seconds that it took
 
@@ -128,9 +130,7 @@ class Feed:
     def _batches(self) -> Generator[Batch, None, None]:
         decoders = self.workers if isinstance(self.workers, Decoders) else Decoders(self.workers)
         try:
-            with warnings.catch_warnings():  # here, because all threads share the filters
-                # Warnings about unusual metadata; anything that matters is an error
-                warnings.filterwarnings("ignore", module=r"PIL\.")
+            with _quiet():  # here, because all threads share the filters
                 for kind, some in groupby(self.sources, type):
                     if kind is File:
                         yield from self._decoded(cast(Iterator[File], some), decoders)
@@ -204,6 +204,24 @@ def _bytes_of(file: File) -> int:
     return 0
 
 
+def _hush() -> None:
+    """Hide warnings about unusual metadata, which name no file; anything that matters is an error."""
+    warnings.filterwarnings("ignore", module=r"PIL\.")
+    PILLOW.setLevel(logging.CRITICAL)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Hide them until the end of the context."""
+    level = PILLOW.level
+    with warnings.catch_warnings():
+        try:
+            _hush()
+            yield
+        finally:
+            PILLOW.setLevel(level)
+
+
 def _processes(count: int) -> Executor:
     return ProcessPoolExecutor(count, SPAWN, _begin, (SPAWN.Lock(),))
 
@@ -211,7 +229,7 @@ def _processes(count: int) -> Executor:
 def _begin(large: Any) -> None:
     """Called first in a process: only one process decodes a large picture at a time."""
     end_with_parent()
-    warnings.filterwarnings("ignore", module=r"PIL\.")
+    _hush()
     decoding.one_large = large
 
 

@@ -77,6 +77,8 @@ class Labels:
         with open_regular(Path(self.name)) as file:
             for at, line in enumerate(iter(lambda: file.readline(MOST_LINE), b""), 1):
                 word = line.decode(errors="replace").strip()
+                if not word:
+                    continue
                 if word not in numbers:
                     raise ValueError(f"line {at} is {word!r:.80}")
                 if names[word] > 1:

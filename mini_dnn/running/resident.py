@@ -17,7 +17,7 @@ import numpy as np
 from mini_dnn.device.base import Device
 from mini_dnn.errors import ShapeError, UsageError, VariantError
 from mini_dnn.ops import Arrays
-from mini_dnn.ops.problem import exactly
+from mini_dnn.ops.problem import exactly, shape_of
 from mini_dnn.running.execute import Execution
 from mini_dnn.running.parts import largest_part
 from mini_dnn.running.runner import Progress, check_runnable
@@ -143,7 +143,7 @@ class Resident:
             raise ShapeError(
                 f"weights are a {type(weights).__name__}; expected a dictionary of the arrays {expected}"
             )
-        found = {name: None if value is None else np.shape(value) for name, value in weights.items()}
+        found = {name: None if value is None else shape_of(name, value) for name, value in weights.items()}
         if found != expected:
             raise ShapeError(f"{variant.name} needs the weights {expected}; found {found}")
         weights = {name: exactly(name, v, problem.arrays[name].dtype) for name, v in weights.items()}
