@@ -165,7 +165,7 @@ def test_folder_that_cannot_be_written(serve, folder, caplog):
 def test_what_a_killed_download_left_is_removed(serve, folder):
     server = serve(CONTENTS)
     folder.mkdir(parents=True)
-    left = folder / "images.gz.0123.tmp"
+    left = folder / f"images.gz.{0x123:032x}.tmp"
     left.write_bytes(b"the first half")
     os.utime(left, (0, 0))
     with download(WANTED, [server.url], folder):
