@@ -9,6 +9,7 @@
 
 #include "access.h"
 #include "clocks.h"
+#include "flights.h"
 
 namespace emulator {
 
@@ -36,14 +37,8 @@ struct {
 
 unsigned size() { return this_worker->cluster->size; }
 
-const Region* region_of(const char* p) {
-  for (const Region& r : the_check.regions)
-    if (p >= r.start && p < r.start + r.bytes) return &r;
-  return nullptr;
-}
-
 void note(const char* what, const char* state, const char* p, size_t bytes, const Party& who) {
-  const Region* r = region_of(p);
+  const Region* r = find_region(p);
   Finding& f = the_check.finding;
   f.kind = FindingKind::cluster;
   f.memory = r ? r->memory : Memory::unknown;
@@ -68,7 +63,7 @@ Made* find_made(void* address) {
 // From now on others may arrive at it, and the mbarrier_init is not a write that they race with.
 void publish(Made& made) {
   made.published = true;
-  const Region* r = region_of(static_cast<const char*>(made.address));
+  const Region* r = find_region(static_cast<const char*>(made.address));
   if (!r || !r->cells) return;
   const size_t first = (static_cast<const char*>(made.address) - r->start) >> r->shift;
   for (size_t i = 0; i < sizeof(uint64_t) >> r->shift; i++) r->cells[first + i].write_manner = Manner::atomic;
