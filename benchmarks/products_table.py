@@ -1,0 +1,119 @@
+"""Write the table that compares ``gemm`` with cuBLAS into ``ladders/gemm/README.md``.
+
+``python benchmarks/products_table.py`` reads ``results/products/``, the files of `products.py` and `chains.py`
+that `SOURCES` names. Ratios are cuBLAS's time divided by that of ``gemm``, so above 1 ``gemm`` is faster.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from mini_dnn import ops
+from mini_dnn.paths import ROOT
+
+RESULTS = Path(__file__).parent / "results" / "products"
+README = ROOT / "ladders" / "gemm" / "README.md"
+START, END = "<!-- products:start -->", "<!-- products:end -->"
+BASE = "gemm/cublas"
+NOTHING = "–"
+CUBES = (128, 256, 512, 1024, 2048, 4096, 8192)
+OTHERS = ((512, 512, 8192), (1, 4096, 4096), (64, 4096, 4096), (1000, 1001, 999), (4095,) * 3, (8191,) * 3)
+SIZES = (*((side,) * 3 for side in CUBES), *OTHERS)
+
+Times = Mapping[str, float]  # microseconds a product: cuBLAS as `BASE`, ours as "" and, early, as "early"
+
+
+@dataclass(frozen=True)
+class Source:
+    """The files of one GPU: products in bursts, in chains and, if measured, without rests."""
+
+    products: str
+    chains: str
+    sustained: str | None = None
+
+
+NOW = Source("h100-fp16.json", "h100-chains.json", "h100-sustained.json")
+EARLIER = Source("h200-fp16.json", "h200-fp16-chains.json")
+
+
+def read(name: str | None, field: str, mode: str) -> dict[str, Times]:
+    """Return the median times of a file's problems or chains in one mode."""
+    found: dict[str, dict[str, float]] = {}
+    for row in json.loads((RESULTS / name).read_text())["rows"] if name else ():
+        if "wrong" in row:
+            sys.exit(
+                f"{name}: {row['variant']} at {row[field]} is wrong: {row['wrong']}. Correct the variant and "
+                "measure again"
+            )
+        if row["mode"] == mode:
+            ours = "early" if row["variant"].endswith(" early") else ""
+            key = BASE if row["variant"] == BASE else ours
+            found.setdefault(row[field], {})[key] = statistics.median(row["us"])
+    return found
+
+
+def ratio(times: Times | None, ours: str) -> str:
+    """How many times as fast as cuBLAS, or a dash."""
+    return f"{times[BASE] / times[ours]:.2f}" if times and ours in times else NOTHING
+
+
+def chain_of(m: int, n: int, k: int) -> str:
+    """The name of the chain whose products have this size, in `chains.py`."""
+    return f"{m}x{n}" if n == k else ""
+
+
+def name_of(m: int, n: int, k: int) -> str:
+    """The size in words."""
+    return f"{m}³" if m == n == k else f"{m} × {n} × {k}"
+
+
+def table() -> str:
+    """The table in Markdown."""
+    parse = ops.find("gemm").parse
+    products, earlier = read(NOW.products, "problem", "burst"), read(EARLIER.products, "problem", "burst")
+    chains, of_earlier = read(NOW.chains, "chain", "burst"), read(EARLIER.chains, "chain", "burst")
+    sustained = read(NOW.sustained, "problem", "sustained")
+    lines = [
+        "| product | cuBLAS, H100 | `gemm`: in order, early | ratios | chain | sustained "
+        "| earlier code, H200: in order, early; chain |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for size in SIZES:
+        problem = parse(",".join(map(str, (*size, "fp16", "fp16")))).text
+        now, before, chain = products[problem], earlier.get(problem), chain_of(*size)
+        old_chain = ratio(of_earlier.get(chain), "early")
+        cells = [
+            name_of(*size),
+            f"{now[BASE]:.4g} us",
+            f"{now['']:.4g}, {now['early']:.4g} us",
+            f"{ratio(now, '')}, {ratio(now, 'early')}",
+            ratio(chains.get(chain), "early"),
+            ratio(sustained.get(problem), ""),
+            f"{ratio(before, '')}, {ratio(before, 'early')}"
+            + (f"; {old_chain}" if old_chain != NOTHING else ""),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def updated(text: str) -> str:
+    """Return the README with the table of today's results."""
+    before, start, rest = text.partition(START)
+    _, end, after = rest.partition(END)
+    if not (start and end):
+        sys.exit(f"{README}: expected {START} and, after it, {END}")
+    return f"{before}{START}\n\n{table()}\n\n{END}{after}"
+
+
+def main() -> None:
+    """Write the README."""
+    README.write_text(updated(README.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
