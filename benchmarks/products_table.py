@@ -1,7 +1,7 @@
 """Write the table that compares ``gemm`` with cuBLAS into ``ladders/gemm/README.md``.
 
-``python benchmarks/products_table.py`` reads ``results/products/``, the files of `products.py` and `chains.py`
-that `SOURCES` names. Ratios are cuBLAS's time divided by that of ``gemm``, so above 1 ``gemm`` is faster.
+``python benchmarks/products_table.py`` reads the files of ``products.py`` and ``chains.py`` that `NOW` and
+`EARLIER` name. A ratio is cuBLAS's time divided by that of ``gemm``, so above 1 ``gemm`` is faster.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def table() -> str:
     for size in SIZES:
         problem = parse(",".join(map(str, (*size, "fp16", "fp16")))).text
         now, before, chain = products[problem], earlier.get(problem), chain_of(*size)
-        old_chain = ratio(of_earlier.get(chain), "early")
+        in_chain = ratio(of_earlier.get(chain), "early")
         cells = [
             name_of(*size),
             f"{now[BASE]:.4g} us",
@@ -94,8 +94,7 @@ def table() -> str:
             f"{ratio(now, '')}, {ratio(now, 'early')}",
             ratio(chains.get(chain), "early"),
             ratio(sustained.get(problem), ""),
-            f"{ratio(before, '')}, {ratio(before, 'early')}"
-            + (f"; {old_chain}" if old_chain != NOTHING else ""),
+            f"{ratio(before, '')}, {ratio(before, 'early')}" + f"; {in_chain}" * (in_chain != NOTHING),
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
