@@ -41,7 +41,7 @@ NOW = Source("h100-fp16.json", "h100-chains.json", "h100-sustained.json")
 EARLIER = Source("h200-fp16.json", "h200-fp16-chains.json")
 
 
-def read(name: str | None, field: str, mode: str) -> dict[str, Times]:
+def read(name: str | None, field: str, mode: str) -> Mapping[str, Times]:
     """Return the median times of a file's problems or chains in one mode."""
     found: dict[str, dict[str, float]] = {}
     for row in json.loads((RESULTS / name).read_text())["rows"] if name else ():
