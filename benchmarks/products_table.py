@@ -15,6 +15,7 @@ from pathlib import Path
 
 from mini_dnn import ops
 from mini_dnn.paths import ROOT
+from mini_dnn.report.tables import number
 
 RESULTS = Path(__file__).parent / "results" / "products"
 README = ROOT / "ladders" / "gemm" / "README.md"
@@ -89,8 +90,8 @@ def table() -> str:
         in_chain = ratio(of_earlier.get(chain), "early")
         cells = [
             name_of(*size),
-            f"{now[BASE]:.4g} us",
-            f"{now['']:.4g}, {now['early']:.4g} us",
+            f"{number(now[BASE])} us",
+            f"{number(now[''])}, {number(now['early'])} us",
             f"{ratio(now, '')}, {ratio(now, 'early')}",
             ratio(chains.get(chain), "early"),
             ratio(sustained.get(problem), ""),

@@ -14,6 +14,7 @@ import numpy as np
 import products
 import products_checks
 import products_picture
+import products_table
 import pytest
 
 from mini_dnn.cli.common import DIFFERS
@@ -67,6 +68,16 @@ def test_without_a_gpu_a_benchmark_says_so(name: str) -> None:
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert re.fullmatch(r"error: .+\n", done.stderr)
+
+
+def test_the_table_of_the_readme_is_that_of_the_results() -> None:
+    text = products_table.README.read_text(encoding="utf-8")
+    assert products_table.updated(text) == text
+
+
+def test_a_table_without_markers_is_refused() -> None:
+    with pytest.raises(SystemExit, match="expected <!-- products:start -->"):
+        products_table.updated("# Products\n")
 
 
 def test_late_plans_wait_for_what_is_ahead() -> None:
