@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from gradients import differences
+from gradients import check_parameter_gradients, differences
 from residual_layers import conv, rng
 
 from mini_dnn.errors import MiniDnnError, ShapeError
@@ -95,14 +95,7 @@ def test_shapes_and_what_a_forward_pass_leaves_alone(layer: Layer, shape: tuple[
 
 @cases
 def test_backward_parameters_gives_the_same_gradients(layer: Layer, shape: tuple[int, ...]) -> None:
-    x = rng().standard_normal(shape)
-    dy = np.cos(layer.forward(x, training=True))
-    layer.backward(dy)
-    wanted = {name: parameter.grad.copy() for name, parameter in layer.parameters().items()}
-    layer.forward(x, training=True)
-    layer.backward_parameters(dy)
-    for name, parameter in layer.parameters().items():
-        np.testing.assert_array_equal(parameter.grad, wanted[name])
+    check_parameter_gradients(layer, shape)
 
 
 @pytest.mark.parametrize(
