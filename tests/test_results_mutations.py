@@ -80,7 +80,8 @@ def test_no_mutation_of_a_file_changes_what_is_believed(count: int, tmp_path: Pa
     record = sealed(small())
     text = json.dumps(record).encode()
     path = stored(tmp_path, record)
-    before, peak = believed(path), 0
+    before = believed(path)
+    assert before is not None
     for _ in range(count):
         new = flipped(text, rng) if rng.random() < 0.5 else None
         path.write_bytes(new or json.dumps(mutated(record, rng)).encode("utf-8", "surrogatepass"))
@@ -99,6 +100,7 @@ def test_no_mutation_of_a_file_changes_what_is_believed(count: int, tmp_path: Pa
         tracemalloc.stop()
 
 
+@pytest.mark.usefixtures("unplotted")
 @pytest.mark.parametrize("count", [25, pytest.param(100, marks=pytest.mark.exhaustive)])
 def test_a_sealed_lie_ends_in_a_page_or_in_one_line(count: int, tmp_path: Path) -> None:
     """Anyone can seal a changed file, and may claim anything within the ranges.
@@ -108,26 +110,31 @@ def test_a_sealed_lie_ends_in_a_page_or_in_one_line(count: int, tmp_path: Path) 
     rng = random.Random(count)
     records = [small(), fake_serving(schema="serving-3"), fake_run() | {"schema": "peers-3"}]
     ours = stored(tmp_path, sealed(small()), "ours.json")
-    for number in range(count):
+    accepted = 0
+    for _ in range(count):
         lie = mutated(rng.choice(records), rng)
         path = tmp_path / "results.json"
         path.write_text(json.dumps(sealed(lie)) if isinstance(lie, dict) else json.dumps(lie))
         try:
             results = load([ours, path])
-            if number % 50 == 49:
-                write_report(results, tmp_path / "out")
-            else:
-                boards(results)
+            boards(results)
         except MiniDnnError as error:
             one_line(error)
+            continue
+        if accepted % 8 == 0:  # a page takes much longer than the rest
+            write_report(results, tmp_path / "out")
+        accepted += 1
+    assert accepted > count / 5
 
 
 @pytest.mark.exhaustive
+@pytest.mark.usefixtures("plotted_once")
 def test_every_form_of_page_takes_lies(tmp_path: Path) -> None:
     rng = random.Random(1)
-    full = fake_full() | {"schema": 4}
-    for _ in range(10):
-        lie = mutated(mutated(mutated(full, rng), rng), rng)
-        path = stored(tmp_path, sealed(lie))
+    full, pages = fake_full() | {"schema": 4}, 0
+    for _ in range(50):
+        path = stored(tmp_path, sealed(mutated(full, rng)))
         if believed(path):
             write_report(load([path]), tmp_path / "out")
+            pages += 1
+    assert pages >= 3
