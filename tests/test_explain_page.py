@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from browser import Browser
+from contrast import contrast
 from planted import CHANGES, plant, slow_lines
 
 from mini_dnn.cli import main
@@ -85,17 +85,6 @@ def test_wrong_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert message in capsys.readouterr().err
     assert mine.read_text() == "<title>my site</title>"
     assert not (tmp_path / "page.html").exists()
-
-
-def luminance(colour: str) -> float:
-    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    return float(np.dot(linear, (0.2126, 0.7152, 0.0722)))
-
-
-def contrast(one: str, other: str) -> float:
-    dark, light = sorted((luminance(one), luminance(other)))
-    return (light + 0.05) / (dark + 0.05)
 
 
 MARKS = [
