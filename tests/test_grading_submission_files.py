@@ -113,7 +113,7 @@ def as_nobody(folder: Path) -> Iterator[None]:
     ],
 )
 def test_what_may_not_be_read_fails_this_submission_alone(
-    closed: str, mode: int, message: str, repository: Path, tmp_path: Path
+    closed: str, mode: int, message: str, repository: Path
 ) -> None:
     asked = rubric.parse(REPOSITORY)
     (repository / "layers/custom/more").mkdir()

@@ -2,7 +2,6 @@
 
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -159,7 +158,7 @@ def test_wrong_use(network: Network, emulator: Device) -> None:
         opened(another, find_step("whole"), emulator, LenetBatch(4))
 
 
-def test_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--batch", "100", "--data", "synthetic", "--device", "emulator", "--resident", "whole"]
     assert main([*words, "--send", "uint8", "--check"]) == 0
     out = capsys.readouterr().out
