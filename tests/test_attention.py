@@ -156,7 +156,7 @@ def test_sums_in_half_fail() -> None:
 
 
 @pytest.mark.parametrize("change", [{"causal": True}, {"causal": True, "layout": "packed"}, {}])
-def test_every_mistake_is_wrong_and_told(change: dict[str, Any]) -> None:
+def test_every_mistake_is_wrong_and_named(change: dict[str, Any]) -> None:
     """Each mistake is described in its own words, or in those of a mistake with the same result."""
     p = replace(AttentionShape(1, 4, 37, 64), **change)
     arrays = OPERATION.inputs(p, 0)

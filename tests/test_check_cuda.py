@@ -104,7 +104,7 @@ class TestVerb:
             "kinds": [],
         }
 
-    def test_what_initcheck_cannot_see_is_told(
+    def test_what_initcheck_cannot_see_is_noted(
         self, install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         install()

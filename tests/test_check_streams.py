@@ -91,7 +91,7 @@ def test_run_refuses_to_wait_in_vain(folder: Folder, emulator: Device) -> None:
         run(variant, SHAPE, arrays, emulator)
 
 
-def test_a_plan_with_events_travels(folder: Folder) -> None:
+def test_a_plan_with_events_is_sent_and_written_in_words(folder: Folder) -> None:
     """It is sent to the grader, written in words, and converted to a program to take home."""
     variant = folder.variant(RIGHT["recorded and waited for"])
     planned = variant.planned(SHAPE, 1 << 16)
@@ -105,7 +105,7 @@ def test_a_plan_with_events_travels(folder: Folder) -> None:
     )
 
 
-def test_a_plan_with_events_goes_home(folder: Folder, tmp_path: Path) -> None:
+def test_a_plan_with_events_becomes_a_program(folder: Folder, tmp_path: Path) -> None:
     folder.variant(RIGHT["recorded and waited for"])
     words = [
         "show",
@@ -131,7 +131,7 @@ def test_on_a_gpu(name: str, folder: Folder, cuda: Device) -> None:
 
 
 @pytest.mark.parametrize("step", [{"record": "a b", "stream": 0}, {"wait": "x", "stream": 64}])
-def test_events_that_are_none(step: dict[str, object], folder: Folder) -> None:
+def test_invalid_events_are_refused(step: dict[str, object], folder: Folder) -> None:
     variant = folder.variant(RIGHT["recorded and waited for"])
     values = plans.encode_values(variant.planned(SHAPE, 1 << 16))
     with pytest.raises(VariantError, match=r"is not a valid name in C|a stream has 64"):

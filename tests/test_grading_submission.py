@@ -80,7 +80,7 @@ def test_what_cannot_be_run(
         ("y[1 << 28] = 1;", "address 0x…, which is near no buffer"),  # the address differs from run to run
     ],
 )
-def test_a_crash_is_told_with_its_shape(instead: str, said: str, grader: Grader, tmp_path: Path) -> None:
+def test_a_crash_is_reported_with_its_shape(instead: str, said: str, grader: Grader, tmp_path: Path) -> None:
     folder = honest(tmp_path)
     kernel = (folder / "kernel.cu").read_text()
     (folder / "kernel.cu").write_text(kernel.replace("if (pixel >= P * Q) return;", instead))

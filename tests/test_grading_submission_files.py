@@ -150,7 +150,7 @@ def test_a_link_to_anothers_folder(repository: Path, grader: Grader, tmp_path: P
     assert "layers/custom is a symbolic link" in grade.checks[0].message
 
 
-def test_names_that_are_no_utf8_are_told(grader: Grader, tmp_path: Path) -> None:
+def test_names_that_are_no_utf8_are_reported(grader: Grader, tmp_path: Path) -> None:
     folder = tmp_path / "ann"
     folder.mkdir()
     Path(os.fsdecode(bytes(folder / "f") + b"\xfcr.txt")).touch()

@@ -74,7 +74,7 @@ def test_what_a_handout_has(handout: Path) -> None:
     assert told_by(handout, "git", "status", "--porcelain").stdout == ""
 
 
-def test_nothing_of_a_kernel_that_was_left_out_is_told(handout: Path) -> None:
+def test_nothing_of_a_kernel_that_was_left_out_is_revealed(handout: Path) -> None:
     """It is in no file of any kind, neither as code nor as the answer of an exercise."""
     record = json.loads((handout / RECORD).read_text())
     public = "".join("".join(find(name).source.read_text().split()) for name in record["kept"][1:])

@@ -58,7 +58,7 @@ def test_forward_leaves_its_input_alone(layer: Layer, shape: tuple[int, ...]) ->
     np.testing.assert_array_equal(x, before)
 
 
-def test_a_layer_without_a_method_is_told_which_one() -> None:
+def test_a_method_that_a_layer_lacks_is_named() -> None:
     class Half(Layer):
         def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
             return shape

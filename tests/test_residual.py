@@ -174,6 +174,6 @@ def test_a_wrong_input_is_refused_with_both_shapes(
         (lambda: AdaptiveAvgPool2d(0), "1 row or more"),
     ],
 )
-def test_a_layer_without_sense_is_refused(make: Callable[[], Layer], message: str) -> None:
+def test_a_layer_that_makes_no_sense_is_refused(make: Callable[[], Layer], message: str) -> None:
     with pytest.raises(ShapeError, match=message):
         make()

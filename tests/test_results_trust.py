@@ -159,7 +159,7 @@ def test_a_change_after_the_measurement_is_refused(tmp_path: Path) -> None:
     assert "sha256 is missing, which a file of schema 4 has" in refusal(stored(tmp_path, record))
 
 
-def test_files_of_before_are_marked(
+def test_older_files_are_marked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     monkeypatch.setattr("mini_dnn.report.page.figures", lambda board, suffix: [])

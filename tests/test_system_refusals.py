@@ -52,7 +52,7 @@ json.dump([os.open(os.devnull, os.O_RDONLY), sys.stdout.name], open({str(tmp_pat
         ),
     ],
 )
-def test_what_the_system_refuses_is_told_in_a_line(
+def test_what_the_system_refuses_is_reported_in_a_line(
     error: Exception, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     def fail(*_: object) -> None:

@@ -122,7 +122,7 @@ def test_a_damaged_checkpoint_is_refused(uninterrupted: Trainer, tmp_path: Path)
 @pytest.mark.parametrize(
     "wrong", [{"epochs": 0}, {"batch": 0}, {"rate": 0}, {"rate": float("nan")}, {"seed": -1}]
 )
-def test_settings_without_sense_are_refused(wrong: dict[str, float]) -> None:
+def test_settings_that_make_no_sense_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(UsageError, match=next(iter(wrong))):
         Settings(**wrong)  # type: ignore[arg-type]
 

@@ -46,7 +46,7 @@ def test_a_second_training_to_the_same_files_is_refused(
 
 
 @pytest.mark.parametrize("which", ["--out", "--checkpoint"])
-def test_a_target_that_cannot_be_written_is_told_first(
+def test_a_target_that_cannot_be_written_is_reported_first(
     which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     monkeypatch.setattr(datasets, "load", lambda name, split, *_: TRAIN if split == "train" else TEST)

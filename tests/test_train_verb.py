@@ -110,7 +110,7 @@ def test_the_verb_replaces_no_file_unless_told(
         ("--resume", r"no such file"),
     ],
 )
-def test_flags_without_sense_are_refused(
+def test_flags_that_make_no_sense_are_refused(
     command: list[str], flags: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*command, *flags.split()]) == 2
@@ -149,7 +149,7 @@ def test_a_disk_that_becomes_full_costs_at_most_an_epoch(
     assert bits(network) == bits(uninterrupted.network)
 
 
-def test_a_network_that_has_learned_nothing_is_told(
+def test_a_network_that_has_learned_nothing_is_reported(
     command: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = [*command, "--epochs", "1"]
@@ -158,7 +158,7 @@ def test_a_network_that_has_learned_nothing_is_told(
 
 
 @pytest.mark.parametrize(("epochs", "said"), [(0, "before the first checkpoint"), (1, "with --resume to")])
-def test_a_worker_that_ends_is_told(
+def test_a_worker_that_ends_is_reported(
     epochs: int, said: str, command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     step = Trainer._step

@@ -273,7 +273,7 @@ def test_the_shipped_weights_reach_the_accuracy_they_state() -> None:
     assert (predict(network, images) == labels).mean() == pytest.approx(info.accuracies[100])
 
 
-def test_a_file_that_may_not_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_may_not_be_read_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "w.h5").write_bytes(b"x")
 
     def refuse(*_: object, **__: object) -> None:

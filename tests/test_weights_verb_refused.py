@@ -72,7 +72,7 @@ def test_what_is_wrong_is_named_and_nothing_is_written(
     assert [path.name for path in tmp_path.iterdir()] == ["in.safetensors"]
 
 
-def test_a_network_of_another_depth_is_told(tmp_path: Path) -> None:
+def test_a_network_of_another_depth_is_reported(tmp_path: Path) -> None:
     sizes = ResNetSizes(32, 3, "small", (2, 2, 2, 2), (3, 4, 6, 3), 5)
     arrays = {name: np.ones(shape, np.float32) for name, shape in sizes.shapes.items()}
     safetensors.numpy.save_file(arrays, tmp_path / "in.safetensors")
@@ -91,7 +91,7 @@ def test_a_network_of_another_depth_is_told(tmp_path: Path) -> None:
         ("in.pth", b"\x80\x02}q\x00.", "it is pickled, as PyTorch writes .pth files"),
     ],
 )
-def test_files_that_are_none(
+def test_files_that_are_no_state_dicts(
     name: str, content: bytes | None, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if content is not None:
@@ -131,7 +131,7 @@ def test_a_state_dict_cut_short_is_named(source: Path, capsys: pytest.CaptureFix
         ),
     ],
 )
-def test_flags_without_sense_are_refused(
+def test_flags_that_make_no_sense_are_refused(
     source: Path,
     words: list[str],
     message: str,

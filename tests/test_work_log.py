@@ -173,7 +173,7 @@ def test_the_page_compares_with_the_earlier_code_and_the_parent(log: Path) -> No
     assert main(["report", "--log", str(log), "--out", str(log.parent / "page")]) == 0
 
 
-def test_counters_stand_beside_those_of_before(log: Path) -> None:
+def test_counters_stand_beside_the_earlier_ones(log: Path) -> None:
     for value, code in ((64.0, "a"), (16.0, "b")):
         tried = Tried(problem="conv1", shape={"N": 1}, counters={"conv: sectors": value})
         append(log, entry(verb="profile", code_hash=code * 64, results=[tried]))
