@@ -142,10 +142,6 @@ def test_wrong_images(images: np.ndarray, network: Network, emulator: Device) ->
 
 
 def test_wrong_use(network: Network, emulator: Device) -> None:
-    with pytest.raises(VariantError, match="no whole network; --resident takes layers, fused, whole"):
-        find_step("m3")
-    with pytest.raises(VariantError, match="short names are layers, fused, whole"):
-        find_step("hole")
     ones = np.ones((1, 1, 2, 2), np.float32)
     with pytest.raises(VariantError, match=r"networks/lenet/whole computes lenet, .* N,is_bytes,side; found"):
         conv2d(ones, ones, find_step("whole"), emulator)
