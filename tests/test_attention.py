@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gpu_arrays import drawn
 from lent_arrays import CupyArray, values
 from lent_arrays import libraries as libraries
 
@@ -23,10 +24,6 @@ from mini_dnn.variant import find, names
 OPERATION = ops.find("attention")
 FOUR_KINDS = AttentionShape(1, 4, 101, 64)  # of heads that are drawn
 RUNGS = [name for name in names("attention") if find(name).plan]
-
-
-def drawn(*shape: int, dtype: str = "float32", seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(shape, np.float32).astype(dtype)
 
 
 def compared(p: AttentionShape, arrays: ops.Arrays, o: np.ndarray, precision: str = "fp16") -> Comparison:
