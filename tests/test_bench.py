@@ -106,7 +106,7 @@ def test_a_sweep_times_every_pair(most: int | None, device: Clocked) -> None:
     assert [len(line) for line in sweep.op_ms] == [len(variant.sweep.x_values)] * len(variant.sweep.y_values)
 
 
-def test_op_times_that_do_not_settle_are_told(
+def test_op_times_that_do_not_settle_are_reported(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("mini_dnn.running.timing.WARM_UP_S", 0.0)

@@ -111,7 +111,7 @@ def test_a_wrong_result_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.usefixtures("clock")
-def test_different_devices_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_different_devices_are_refused(tmp_path: Path) -> None:
     todo = Measurements("cuda", 0.01, "auto", None, sweep=False)
     for shape in ("1,3", "2,3"):
         todo.at_random(find("softmax/v1"), shape, find("softmax/v1").operation.parse(shape))

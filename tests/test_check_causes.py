@@ -87,7 +87,7 @@ def test_a_wrong_result_elsewhere(effect: Finding, count: int) -> None:
     assert len(mistakes([(SHAPES[0], race(10, 14)), (SHAPES[0], effect)])) == 1
 
 
-def test_guesses_of_all_problems_are_told() -> None:
+def test_guesses_of_all_problems_are_reported() -> None:
     (one,) = mistakes([(SHAPES[0], WRONG), (SHAPES[1], GUESSED), (SHAPES[2], GUESSED)])
     assert one.told().notes == GUESSED.notes
 
@@ -129,7 +129,7 @@ def test_a_lower_precision_has_to_explain_all_results(others: list[str], told: b
         assert (note in one.told().notes) == told
 
 
-def test_a_guess_is_told_with_the_cause() -> None:
+def test_a_guess_is_reported_with_the_cause() -> None:
     """One problem shows an index beyond the array, and another shows which index is wrong."""
     results = (Result(SHAPES[0], WRONG), Result(SHAPES[1], beyond(30)), Result(SHAPES[2], GUESSED))
     told = describe(Report("mine", "conv2d", 0, results, "emulator", 90))

@@ -167,7 +167,7 @@ def earned(tmp_path: Path, subject: Subject, text: str) -> dict[str, Check]:
     return {check.name.partition(": ")[2]: check for check in found.checks}
 
 
-def test_a_refused_shape_is_told_as_such(tmp_path: Path) -> None:
+def test_a_refused_shape_is_reported_as_such(tmp_path: Path) -> None:
     found = earned(tmp_path, Square(), QUICK)
     assert found["compiles"].status == "passed"
     assert (found["correct"].status, found["correct"].points) == ("failed", 0)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gpu_arrays import drawn
 from lent_arrays import CupyArray, Interfaced, Libraries, Packed, Tensor, values
 from lent_arrays import libraries as libraries
 
@@ -17,10 +18,6 @@ from mini_dnn.interop.calls import CALLS
 from mini_dnn.interop.problem import problem_of
 
 pytestmark = pytest.mark.usefixtures("libraries")
-
-
-def drawn(*shape: int, dtype: str = "float32", seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(shape, np.float32).astype(dtype)
 
 
 A, B = drawn(2, 17, 9), drawn(2, 9, 20, seed=1)

@@ -90,7 +90,7 @@ def test_processes_decode_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.exhaustive
-def test_a_process_that_ends_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_ends_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feeding, "MANY", 1)
     monkeypatch.setattr(feeding, "SMALL", 0)
     monkeypatch.setattr(feeding, "_begin", ends)

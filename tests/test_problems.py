@@ -97,7 +97,7 @@ def test_numbers_of_other_kinds(operation: ops.Operation) -> None:
             operation.decode(wrong)
 
 
-def test_an_operation_that_is_none() -> None:
+def test_an_unknown_operation() -> None:
     with pytest.raises(VariantError, match=r"no operation 'conv2' \(did you mean 'conv2d'\?\)"):
         ops.find("conv2")
     with pytest.raises(VariantError, match=r"no operation 'operation'; .*'run.py list' shows all operations"):
