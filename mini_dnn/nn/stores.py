@@ -127,7 +127,7 @@ def write(path: Path, kind: str, arrays: Mapping[str, np.ndarray], attributes: A
     if kind == "NPZ":
         described = {ATTRIBUTES: np.frombuffer(json.dumps(dict(attributes)).encode(), np.uint8)}
         with path.open("wb") as file:
-            np.savez(file, allow_pickle=False, **{**arrays, **described})
+            np.savez(file, **{**arrays, **described})
     elif kind == "safetensors":
         packed = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
         more = {ATTRIBUTES: json.dumps(dict(attributes))}
