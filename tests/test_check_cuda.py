@@ -40,6 +40,8 @@ def test_only_what_the_copy_engine_may_write_is_filled_for_initcheck(
         device.fill(CudaBuffer(name, (1,), np.dtype("float16"), 0, 2))
     assert filled == ["o"]
     assert M1.planned(M1.operation.parse(ODD), 48_000).mapped == ()
+    nested = find("gemm/v16")  # its plan calls a variant, whose plan calls another one
+    assert nested.planned(nested.operation.parse("136,72,264,fp16,fp16,nt"), 232_448).mapped == ("c",)
 
 
 class TestVerb:

@@ -16,7 +16,7 @@ from mini_dnn.cli import main
 from mini_dnn.cli.check import describe
 from mini_dnn.device.emulator.checked_streams import StreamEmulator
 from mini_dnn.device.finding import Finding
-from mini_dnn.device.nvcc import find_nvcc
+from mini_dnn.device.nvcc import Output, find_nvcc
 from mini_dnn.ops.conv2d import ConvShape
 from mini_dnn.variant import find, names
 
@@ -168,7 +168,8 @@ def test_registers(threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     words = (
         "ptxas info    : Compiling entry function 'conv' for 'sm_90a'\nptxas info    : Used 202 registers\n"
     )
-    monkeypatch.setattr(limits, "_ask_nvcc", lambda source, defines, arch: words)
+    monkeypatch.setattr(limits, "find_nvcc", lambda: tmp_path / "nvcc")
+    monkeypatch.setattr(limits, "compiled", lambda *asked: Output(b"cubin", words))
     (finding,) = check(find(folder), [SHAPE], schedules=["forward"]).findings
     needed = "conv uses 202 registers per thread, 106,496 for a block of 512 threads"
     assert finding.what.startswith(needed) == (threads == 512)

@@ -121,6 +121,7 @@ class TestNew:
         [
             'Variant("conv2d", plan=lambda s: [], idea="µs × 2 → 1", precision="tf32")',
             'Variant("conv2d", "µs × 2 → 1", precision="tf32", plan=(lambda s: []))',
+            '(  # a page\x0c break\n  Variant("conv2d", "x", precision="tf32", plan=(lambda s: []))\n)',
         ],
     )
     def test_no_parent_and_an_idea_beyond_ascii(self, tmp_path: Path, call: str) -> None:

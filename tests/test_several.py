@@ -13,7 +13,7 @@ from mini_dnn import ops
 from mini_dnn.cli import main
 from mini_dnn.device import Device, open_device, peers
 from mini_dnn.device.emulator import EmulatorDevice
-from mini_dnn.errors import LaunchError, UsageError
+from mini_dnn.errors import DeviceError, LaunchError, SharedMemoryError, UsageError
 from mini_dnn.ops.problem import spans
 from mini_dnn.running.runner import run
 from mini_dnn.running.several import run_on_several
@@ -100,6 +100,27 @@ def test_the_gpu_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     variant = find(GEMM)
     problem = variant.operation.parse("8,129,8")
     with pytest.raises(LaunchError, match="emulator 1: an ECC error"):
+        run_on_several(variant, problem, variant.operation.inputs(problem, 1), gpus)
+
+
+@pytest.mark.parametrize(
+    ("method", "error"),
+    [
+        ("empty", DeviceError("out of memory")),
+        ("compile", SharedMemoryError("kernel.cu does not compile", "gemm")),
+    ],
+)
+def test_the_gpu_that_cannot_prepare_its_part_is_named(
+    method: str, error: DeviceError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpus, variant = several(), find(GEMM)
+    problem = variant.operation.parse("8,129,8")
+
+    def fail(*args: Any, **options: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(gpus[1][1], method, fail)
+    with pytest.raises(type(error), match=f"emulator 1: {error}"):
         run_on_several(variant, problem, variant.operation.inputs(problem, 1), gpus)
 
 

@@ -156,6 +156,14 @@ class Report:
         }
 
 
+def refusal(variant: Variant, problem: Any) -> str:
+    """The limit that a problem exceeds, and what to check instead of a batch that is only too large."""
+    limit = variant.limit_for(problem)
+    if limit and problem.batch > 1 and not variant.limit_for(problem.with_batch(1)):
+        return f"{limit}; 'run' splits such a batch: check a smaller one, or blocks of a part with --large"
+    return limit
+
+
 def with_solvers(variant: Variant, results: Iterable[Result]) -> list[Result]:
     """The results, with the name of the variant whose kernels solved a problem, if it is another one."""
     solvers = [(result, variant.solver(result.problem).name) for result in results]

@@ -186,10 +186,8 @@ class Prepared:
         self, planned: Planned, first: int, what: str, name: str, within: tuple[int, int] | None = None
     ) -> LentBuffer:
         """An array of a part that begins at entry ``first``, or the entries ``within`` it."""
-        of, view = name, planned.arrays.get(name)
-        while of in planned.views:  # another name for a buffer's memory
-            of, shaped = planned.views[of]
-            view = view or shaped
+        of = planned.owner(name)
+        view = planned.views[name][1] if name in planned.views else planned.arrays.get(name)
         if view is None:
             raise no_buffer(name, planned.arrays, what)
         start, end = within or (0, view.shape[0])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,19 +59,25 @@ class _Member:
     compile_ms: float
     exchange: Exchange = field(default_factory=Exchange)
 
-    @contextmanager
-    def working(self) -> Iterator[Device]:
+    def working(self) -> AbstractContextManager[Device]:
         """A context in which this thread works on the GPU; errors name the GPU."""
-        try:
-            with self.device.entered():
-                yield self.device
-        except DeviceError as error:
-            raise type(error)(f"{self.name}: {error}") from error
+        return _entered(self.name, self.device)
 
     def free(self) -> None:
         """Free its buffers."""
         with self.device.entered():
             self.execution.free()
+
+
+@contextmanager
+def _entered(name: str, device: Device) -> Iterator[Device]:
+    """A context in which this thread works on a GPU, and in which the device's errors name it."""
+    try:
+        with device.entered():
+            yield device
+    except DeviceError as error:
+        error.args = (f"{name}: {error}",)
+        raise
 
 
 def run_on_several(
@@ -111,6 +117,9 @@ def run_on_several(
         for (name, device), share in zip(gpus, shares, strict=True):
             members.append(_prepared(variant, device, share, name))
             stack.callback(members[-1].free)
+        for member in members:
+            with member.working():
+                member.execution.fill()
         start = time.perf_counter()
         _send(members, arrays)
         for member in members:
@@ -136,14 +145,13 @@ def _prepared(variant: Variant, device: Device, share: Share, name: str) -> _Mem
     """Compile, and allocate buffers."""
     if limit := variant.limit_for(share.problem):
         raise LimitError(f"{variant.name} does not support {share.problem}, a part of the problem: {limit}")
-    check_runnable(variant, device)
     planned = variant.planned(share.problem, device.max_shared_bytes)
     if planned.copies_itself:
         raise UsageError(f"{variant.name} copies its images by itself, so it runs on one GPU: remove --gpus")
-    with device.entered():
+    with _entered(name, device):
+        check_runnable(variant, device)
         module = device.compile(planned.source, planned.defines)
         execution = Execution(planned, module, device)
-        execution.fill()
     return _Member(name, device, share, execution, module.compile_ms)
 
 

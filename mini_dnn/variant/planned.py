@@ -92,9 +92,15 @@ class Planned:
     def mapped(self) -> tuple[str, ...]:
         """Outputs and scratch that kernels get as tensor maps, through which the copy engine may write."""
         names = [arg.buffer for step in self.launches for arg in step.args if isinstance(arg, TensorMap)]
-        arrays = dict.fromkeys(self.views[name][0] if name in self.views else name for name in names)
+        owners = {self.owner(name) for name in names}
         written = {**self.problem.named("out"), **self.scratch}
-        return tuple(name for name in written if name in arrays)
+        return tuple(name for name in written if name in owners)
+
+    def owner(self, name: str) -> str:
+        """The buffer with the memory of this name, which may be that of a view, or of a view of a view."""
+        while name in self.views:
+            name = self.views[name][0]
+        return name
 
     def fits(self, free_bytes: int, scratch_alone: bool = False) -> bool:
         """Whether its buffers fit into this much memory, and its grids are within the limits of CUDA.
