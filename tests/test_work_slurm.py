@@ -7,8 +7,11 @@ import shlex
 import subprocess
 import sys
 import threading
+from concurrent.futures import wait
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from slurm_stand_ins import install, scripts
@@ -149,6 +152,32 @@ def test_the_words_of_sbatch_are_passed_on(tmp_path: Path, cluster: Path) -> Non
     )
     with pytest.raises(DeviceError, match=r"correct the profile: .*\n*.*invalid partition specified"):
         run(tmp_path, [7])
+
+
+def test_a_call_that_arrives_while_slurm_refuses_others_fails_too(
+    tmp_path: Path, cluster: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the run would wait for it forever."""
+    begun, go = threading.Event(), threading.Event()
+
+    def submit_array(calls: list[Any]) -> list[Any]:
+        begun.set()
+        go.wait()
+        raise RuntimeError("invalid account")
+
+    pool = SimpleNamespace(submit_array=submit_array)
+    monkeypatch.setattr(slurm, "_submitit_executor", lambda profile, folder: pool)
+    executor = slurm.SlurmExecutor(Profile(), tmp_path)
+    first = executor.submit(print)
+    begun.wait()
+    second = executor.submit(print)
+    go.set()
+    done = wait([first, second], timeout=60).done
+    assert {str(future.exception()).rpartition(": ")[2] for future in done} == {"invalid account"}
+    assert len(done) == 2
+    with pytest.raises(DeviceError, match="invalid account"):
+        executor.submit(print)
+    executor.shutdown()
 
 
 def test_without_slurm_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
