@@ -75,6 +75,12 @@ class TestVerb:
         stores = [access for access in kernel["accesses"] if access["operation"] == "store"]
         assert sum(access["lanes"] for access in stores) == 2 * 5 * 17 * 33
         assert sum(work["ffma"] for work in kernel["work"]) == 2 * 5 * 17 * 33 * 3 * 3 * 5
+        times = kernel["bracket"]
+        assert times["low_ms"] <= times["likely_ms"] <= times["high_ms"]
+        assert (
+            f"{times['low_ms']:.3g} to {times['high_ms']:.3g} ms, likely {times['likely_ms']:.3g} ms" in text
+        )
+        assert found["problems"]["2,3,19,37,5,3,5"]["bracket"] == times, "it is the only kernel"
 
     @pytest.mark.parametrize(
         ("words", "message"),

@@ -185,6 +185,7 @@ def test_axes_of_one_entry_have_any_stride() -> None:
 def test_results_in_host_memory() -> None:
     out = np.empty_like(C)
     assert gemm(A, B, device="emulator", out=out) is out
+    assert gemm(A, B, device="emulator", out=(out,)) is out, "there is one result, as on a GPU"
     assert close(out)
     half = np.empty(C.shape, np.float16)
     assert gemm(A.astype("f2"), B.astype("f2"), device="emulator", out=half) is half

@@ -66,9 +66,13 @@ def test_what_a_thread_has_kept_is_freed_when_it_ends_after_the_work(
     before, events, kept = quick_emulator.free_bytes(), [], []
     real, wait = quick_emulator.foreign_stream, quick_emulator.synchronize
 
+    def is_over() -> bool:
+        events.append("its event is freed")
+        return True
+
     def foreign_stream(handle: int) -> Any:
         stream = real(handle)
-        monkeypatch.setattr(stream, "mark", lambda: lambda: False)
+        monkeypatch.setattr(stream, "mark", lambda: is_over)
         monkeypatch.setattr(stream, "free", lambda: events.append("the stream's memory is freed"))
         return stream
 
@@ -88,7 +92,12 @@ def test_what_a_thread_has_kept_is_freed_when_it_ends_after_the_work(
     thread = threading.Thread(target=call)
     thread.start()
     thread.join()
-    assert events == ["the work is complete", "the stream's memory is freed", "the work is complete"]
+    assert events == [
+        "the work is complete",
+        "the stream's memory is freed",
+        "the work is complete",
+        "its event is freed",
+    ]
     assert quick_emulator.free_bytes() == before
     assert [owner() for owner in kept] == [None, None]
     kept.clear()
