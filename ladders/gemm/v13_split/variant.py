@@ -116,8 +116,8 @@ def split(p: GemmShape, number: int) -> Launch:
         args = (*args, rest, "flags")
         return Launch("split_rows", (count - rest, p.batch), (SPLITTERS,), args, early=True)
     blocks = min(CLUSTER, ceil_div(chunks(p) // 2, STEPS_KEPT))
-    grid = (blocks * (count // 32), 1, p.batch)
-    return Launch("split_columns", grid, (SPLITTERS,), (*args, blocks), cluster=blocks, early=True)
+    grid = (blocks, count // 32, p.batch)
+    return Launch("split_columns", grid, (SPLITTERS,), args, cluster=blocks, early=True)
 
 
 def plan(p: GemmShape) -> list[Launch]:

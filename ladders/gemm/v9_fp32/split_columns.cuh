@@ -31,32 +31,29 @@ extern "C" __global__ void __launch_bounds__(SPLITTERS)
   atomicAdd(&of_line->exponents, range.exponents);
 }
 
-// The same lines: blockIdx.x numbers the boxes of 64 lines of two chunks of k, and then those of the next two chunks;
-// blockIdx.z is the entry of the batch.
+// The same lines: blockIdx.x is a box of 64, blockIdx.y two chunks of k, blockIdx.z the entry of the batch.
 extern "C" __global__ void __launch_bounds__(SPLITTERS)
     split_columns(const float* __restrict__ x, uint4* boxes, Line* known, const Range* ranges, int lines, int k,
                   int pitch, int chunks, int wide_tiles) {
-  const int boxes_of_entry = gridDim.x / (chunks / 2), own = blockIdx.x % boxes_of_entry,
-            two = blockIdx.x / boxes_of_entry;
-  const int part = threadIdx.x % 8, row = threadIdx.x / 8, line = own * 64 + part * 8;
-  const long long first_box = (long long)blockIdx.z * boxes_of_entry;
+  const int part = threadIdx.x % 8, row = threadIdx.x / 8, line = blockIdx.x * 64 + part * 8;
+  const long long first_box = (long long)blockIdx.z * gridDim.x;  // of the entry
   const float* const from = x + (long long)blockIdx.z * k * pitch + line;
   float values[2][8], factor[8];
   ptx::grid_wait();
 #pragma unroll
   for (int h = 0; h < 2; h++) {
-    const int at = (two * 2 + h) * CHUNK + row;
+    const int at = (blockIdx.y * 2 + h) * CHUNK + row;
     read(from + (long long)at * pitch, at < k ? lines - line : 0, pitch % 4 == 0, values[h]);
   }
 #pragma unroll
   for (int i = 0; i < 8; i++) {
-    const long long at = (first_box + own) * 64 + part * 8 + i;
+    const long long at = (first_box + blockIdx.x) * 64 + part * 8 + i;
     factor[i] = factor_of(ranges[at].largest);
-    if (two == 0 && row == 0) known[at] = ranges[at].line(k);
+    if (blockIdx.y == 0 && row == 0) known[at] = ranges[at].line(k);
   }
 #pragma unroll
   for (int h = 0; h < 2; h++) {
-    const long long box = first_box * chunks + place(own, two * 2 + h, chunks, wide_tiles);
+    const long long box = first_box * chunks + place(blockIdx.x, blockIdx.y * 2 + h, chunks, wide_tiles);
     uint4* const to = boxes + box * (BOX_BYTES / 16) + row * 8 + (part ^ (row % 8));
     split(values[h], factor, to[0], to[BOX_BYTES / 32]);
   }

@@ -91,12 +91,12 @@ def split(p: GemmShape, name: str) -> list[Launch]:
         return [Launch("split_rows", (count, p.batch), (SPLITTERS,), args, early=True)]
     ranges, flat = f"{name}_ranges", count * p.batch
     wide = (ceil_div(length, SPLITTERS), min(RANGE_PARTS, ceil_div(p.k, CHUNK)), p.batch)
-    pieces = (count // BOX * (chunks(p) // 2), 1, p.batch)  # along x, where a grid may be long
+    of_k = (count // BOX, chunks(p) // 2, p.batch)
     args = (name, *made, ranges, length, p.k, pitch, chunks(p), wide_tiles)
     return [
         Launch("clear", (ceil_div(flat, SPLITTERS),), (SPLITTERS,), (ranges, flat), early=True),
         Launch("find_ranges", wide, (SPLITTERS,), (name, ranges, length, p.k, pitch, count), early=True),
-        Launch("split_columns", pieces, (SPLITTERS,), args, early=True),
+        Launch("split_columns", of_k, (SPLITTERS,), args, early=True),
     ]
 
 
