@@ -107,9 +107,8 @@ class Planned:
 
         With ``scratch_alone``, the arrays of the problem are already allocated.
         """
-        grids = [launch.grid for launch in self.launches]
-        within = all(g <= limit for grid in grids for g, limit in zip(grid, GRID_LIMIT, strict=False))
-        return within and (self.scratch_bytes if scratch_alone else self.nbytes) <= free_bytes
+        needed = self.scratch_bytes if scratch_alone else self.nbytes
+        return not fault_of_grids(self.launches) and needed <= free_bytes
 
 
 def fault_of_maps(steps: Iterable[WrittenStep], arrays: Mapping[str, Array]) -> str:
@@ -121,6 +120,15 @@ def fault_of_maps(steps: Iterable[WrittenStep], arrays: Mapping[str, Array]) -> 
             map_.geometry(array.shape, array.dtype, array.nbytes)
         except VariantError as error:
             return str(error)
+    return ""
+
+
+def fault_of_grids(steps: Iterable[WrittenStep]) -> str:
+    """The reason why CUDA would refuse the grid of one of the steps; empty if it accepts all."""
+    for launch in (step for step in steps if isinstance(step, Launch)):
+        if any(size > limit for size, limit in zip(launch.grid, GRID_LIMIT, strict=False)):
+            blocks, most = (" x ".join(f"{size:,}" for size in sizes) for sizes in (launch.grid, GRID_LIMIT))
+            return f"{launch.kernel} would have a grid of {blocks} blocks; CUDA allows at most {most}"
     return ""
 
 
