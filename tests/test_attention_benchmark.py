@@ -9,6 +9,7 @@ import pytest
 from attention_gpu import Bench, Candidate
 from attention_tables import medians, outcome, table, wrong_words
 
+from mini_dnn.errors import UsageError
 from mini_dnn.ops.attention import AttentionShape
 
 P = AttentionShape(1, 2, 65, 64)
@@ -32,7 +33,10 @@ def test_problems_of_the_command_line() -> None:
     words = ["--impl", "attention/v6", "--tokens", "197,1025", "--heads", "2,3", "--causal"]
     found = benchmark.problems_of(benchmark.parsed(words))
     assert found == [AttentionShape(2, 3, T, 64, causal=True) for T in (197, 1025)]
-    assert benchmark.problems_of(benchmark.parsed(["--impl", "x", "--tokens", ""])) == []
+    assert benchmark.problems_of(benchmark.parsed(["--impl", "x", "--tokens", "", "--random", "1"])) == []
+    for words in (["--tokens", ""], ["--heads", "12"]):
+        with pytest.raises(UsageError, match=r"with --tokens|--heads: expected the batch size"):
+            benchmark.problems_of(benchmark.parsed(["--impl", "x", *words]))
 
 
 def test_random_problems_are_spread() -> None:

@@ -20,6 +20,7 @@ from mini_dnn.cli.common import DIFFERS
 from mini_dnn.device import Device, open_device
 from mini_dnn.device.base import Graph
 from mini_dnn.device.emulator.emulator import EmulatorDevice
+from mini_dnn.errors import DataError
 from mini_dnn.ops import Arrays
 from mini_dnn.ops.gemm import GemmShape
 from mini_dnn.paths import ROOT
@@ -161,7 +162,7 @@ def test_a_file_with_wrong_products_is_not_drawn(tmp_path: Path) -> None:
     row = {"problem": "8,8,8,fp16,fp16", "variant": "a", "mode": "random", "us": [1.0]}
     file = tmp_path / "random.json"
     file.write_text(json.dumps({"rows": [row, {**row, "variant": "b", "wrong": "2 of 64"}]}))
-    with pytest.raises(SystemExit, match=r"b at 8,8,8,fp16,fp16 is wrong: 2 of 64\. Correct the variant"):
+    with pytest.raises(DataError, match=r"b at 8,8,8,fp16,fp16 is wrong: 2 of 64\. Correct the variant"):
         products_picture.ratios(file, "a", "b")
 
 
