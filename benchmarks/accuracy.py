@@ -1,33 +1,30 @@
 """Measure the accuracy of products of fp32 operands, on four kinds of data.
 
-There is one line for each variant and kind. ``--out`` writes them to a JSON file::
-
-    python benchmarks/accuracy.py --impl gemm/cublas,gemm/v9 --size 4096 --out FILE.json
-
-Random rows of c are compared with float64. Errors are relative to the sum of the products' magnitudes, ``|a|
-|b|``, because rounding errors are proportional to it. The median is also given relative to the result itself.
-
 ``python benchmarks/accuracy.py --impl gemm/cublas,gemm/v9 --size 4096 --out FILE.json``
 
-Rows of c, chosen by chance, are compared with float64. An error is relative to the sum of the products'
-magnitudes, ``|a| |b|``, which is what rounding is proportional to; the median is also given relative to the
-result itself.
+There is one line for each variant and kind. Random rows of c are compared with float64. Errors are relative
+to the sum of the products' magnitudes, ``|a| |b|``, because rounding errors are proportional to it. The
+median is also given relative to the result itself.
+
+- ``uniform``: values between 0 and 1
+- ``normal``: normally distributed values
+- ``graded``: normal values in lines whose magnitudes are up to 60 powers of two apart
+- ``wide``: normal values whose magnitudes differ from element to element
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from command_line import add_out, check_variants, head, listed, positive, write
 
+from mini_dnn.cli import status_of
 from mini_dnn.device import Device, open_device
-from mini_dnn.measuring.machine import commit, versions
 from mini_dnn.ops.gemm import GemmShape
 from mini_dnn.running.runner import run
 from mini_dnn.variant import find
@@ -64,11 +61,11 @@ def errors(found: np.ndarray, a: np.ndarray, b: np.ndarray) -> dict[str, float]:
 
 
 def measure(size: int, impl: Sequence[str], device: Device) -> list[dict[str, Any]]:
-    """Return the rows of the table."""
+    """Return the rows of the table for products of ``size`` x ``size`` matrices."""
     rng, problem, rows = np.random.default_rng(0), GemmShape(size, size, size), []
     for kind, draw in KINDS.items():
         a, b = (draw((size, size), rng, axis).astype(np.float32) for axis in (0, 1))
-        chosen = np.sort(rng.choice(size, ROWS, replace=False))
+        chosen = np.sort(rng.choice(size, min(ROWS, size), replace=False))
         for name in impl:
             found = run(find(name), problem, {"a": a[None], "b": b[None]}, device).y[0, chosen]
             row = {"size": size, "kind": kind, "variant": name} | errors(found, a[chosen], b)
@@ -85,18 +82,27 @@ def main(words: Sequence[str] | None = None) -> int:
     """Measure, print and write."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("--impl", default="gemm/cublas,gemm/v9_fp32", help="variants, separated by commas")
-    parser.add_argument("--size", type=int, action="append", required=True, help="m = n = k; may be repeated")
-    parser.add_argument("--device", default="cuda", help="cuda or emulator")
-    parser.add_argument("--out", type=Path, help="write the results to this JSON file")
+    parser.add_argument(
+        "--impl",
+        type=listed,
+        default="gemm/cublas,gemm/v9_fp32",
+        help="variants, separated by commas (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--size", type=positive, action="append", required=True, help="m = n = k; may be repeated"
+    )
+    parser.add_argument("--device", default="cuda", help="cuda or emulator (default: %(default)s)")
+    add_out(parser)
     given = parser.parse_args(words)
+    check_variants(given.impl, "gemm")
+    rows: list[dict[str, Any]] = []
     with closing(open_device(given.device)) as device:
-        rows = [row for size in given.size for row in measure(size, given.impl.split(","), device)]
-        if given.out:
-            about = {"device": device.description, "commit": commit(), "versions": versions()}
-            given.out.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")
+        about = head(given.impl, device=device.description)
+        for size in given.size:
+            rows += measure(size, given.impl, device)
+            write(given.out, {**about, "rows": rows})
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(status_of(main))

@@ -27,21 +27,31 @@ all scores by 2.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 from attention_gpu import BACKENDS, Bench
 from attention_tables import LIBRARY, MODES, Row, outcome, table, wrong_words
+from command_line import (
+    add_out,
+    check_variants,
+    counts,
+    head,
+    listed,
+    positive,
+    pytorch,
+    some_of,
+    whole,
+    write,
+)
 from products import build_ahead
 
 from mini_dnn.cli import status_of
 from mini_dnn.cli.common import DIFFERS
-from mini_dnn.measuring.machine import commit, versions
+from mini_dnn.errors import UsageError
 from mini_dnn.ops.attention import AttentionShape
 
 LAYOUTS = ("contiguous", "packed")
@@ -94,29 +104,17 @@ def measure(
     return rows, errors
 
 
-def measure_random(
-    bench: Bench, problems: Sequence[AttentionShape], impl: Sequence[str]
-) -> tuple[list[Row], list[Row]]:
-    """Measure times and errors of problems of random sizes, and of the library."""
-    rows: list[Row] = []
-    errors: list[Row] = []
-    for p in problems:
-        given = bench.inputs(p)
-        candidates = bench.candidates(p, given, impl, [LIBRARY], warm=False)
-        found = bench.errors(p, given, candidates)
-        times = bench.take_turns(candidates, "written", RANDOM_TURNS)
-        rows += [
-            {**one.named, "mode": "written", "us": us} for one, us in zip(candidates, times, strict=True)
-        ]
-        words = [
-            f"{one.name} {statistics.median(us):.2f} us" for one, us in zip(candidates, times, strict=True)
-        ]
-        print("\n".join([f"{p}: {', '.join(words)}", *wrong_words(found)]), flush=True)
-        errors += found
-        del candidates
-        bench.torch.cuda.empty_cache()
-    for name in impl:
-        print(outcome(rows, errors, name), flush=True)
+def measure_random(bench: Bench, p: AttentionShape, impl: Sequence[str]) -> tuple[list[Row], list[Row]]:
+    """Measure times and errors of one problem of random sizes, and of the library."""
+    given = bench.inputs(p)
+    candidates = bench.candidates(p, given, impl, [LIBRARY], warm=False)
+    errors = bench.errors(p, given, candidates)
+    times = bench.take_turns(candidates, "written", RANDOM_TURNS)
+    words = [f"{one.name} {statistics.median(us):.2f} us" for one, us in zip(candidates, times, strict=True)]
+    print("\n".join([f"{p}: {', '.join(words)}", *wrong_words(errors)]), flush=True)
+    rows = [{**one.named, "mode": "written", "us": us} for one, us in zip(candidates, times, strict=True)]
+    del candidates
+    bench.torch.cuda.empty_cache()
     return rows, errors
 
 
@@ -124,61 +122,55 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Parse the command line."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("--impl", required=True, help="variants, separated by commas")
-    parser.add_argument(
-        "--tokens", default="197,577,1025", help="numbers of tokens, separated by commas; empty for none"
-    )
-    parser.add_argument(
-        "--heads", default="32,12", help="batch size and number of heads (default: %(default)s)"
-    )
-    parser.add_argument("--d", type=int, default=64, help="size of a head (default: %(default)s)")
-    parser.add_argument("--causal", action="store_true", help="with a causal mask")
-    parser.add_argument("--random", type=int, default=0, help="number of additional problems of random sizes")
-    parser.add_argument(
-        "--layouts", default=",".join(LAYOUTS), help="layouts of the arrays (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--modes", default=",".join(MODES), help="states of the L2 cache (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--libraries",
-        default=",".join(BACKENDS),
-        help="PyTorch's backends; empty for none (default: all)",
-    )
-    parser.add_argument("--draws", type=int, default=1, help="number of inputs whose errors are computed")
-    parser.add_argument("--deviation", type=float, default=1.0, help="standard deviation of the scores")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the random sizes")
-    parser.add_argument("--out", type=Path, help="write the results to this JSON file")
+    add = parser.add_argument
+    add("--impl", type=listed, required=True, help="variants, separated by commas")
+    of_tokens = "numbers of tokens; empty for none (default: %(default)s)"
+    add("--tokens", type=counts_or_none, default="197,577,1025", help=of_tokens)
+    add("--heads", type=counts, default="32,12", help="batch size and number of heads (default: %(default)s)")
+    add("--d", type=positive, default=64, help="size of a head (default: %(default)s)")
+    add("--causal", action="store_true", help="with a causal mask")
+    add("--random", type=whole, default=0, help="number of additional problems of random sizes")
+    for name, known, help_ in (
+        ("layouts", LAYOUTS, "layouts of the arrays"),
+        ("modes", MODES, "states of the L2 cache"),
+        ("libraries", tuple(BACKENDS), "PyTorch's backends; empty for none"),
+    ):
+        default = ",".join(known)
+        add(f"--{name}", type=some_of(known), default=default, help=f"{help_} (default: {default})")
+    add("--draws", type=positive, default=1, help="number of inputs whose errors are computed")
+    add("--deviation", type=float, default=1.0, help="standard deviation of the scores")
+    add("--seed", type=whole, default=0, help="seed of the random sizes")
+    add_out(parser)
     return parser.parse_args(words)
 
 
-def listed(words: str) -> list[str]:
-    """Split at commas."""
-    return [word for word in words.split(",") if word]
-
-
-def write(path: Path | None, found: Mapping[str, object]) -> None:
-    """Write a results file, if one is requested."""
-    if path:
-        path.write_text(json.dumps(found, indent=1) + "\n")
+def counts_or_none(text: str) -> list[int]:
+    """The type of a flag with integers of 1 or more, separated by commas, or with nothing."""
+    return counts(text) if text else []
 
 
 def problems_of(given: argparse.Namespace) -> list[AttentionShape]:
-    """The problems that the numbers of tokens select."""
-    B, H = map(int, given.heads.split(","))
-    tokens = [int(word) for word in listed(given.tokens)]
-    return [AttentionShape(B, H, T, given.d, causal=given.causal) for T in tokens]
+    """The problems that the numbers of tokens select.
+
+    Raises
+    ------
+    UsageError
+        ``--heads`` has not two numbers, or no problem is selected.
+    """
+    if len(given.heads) != 2:
+        raise UsageError("--heads: expected the batch size and the number of heads, such as 32,12")
+    if not given.tokens and not given.random:
+        raise UsageError("no problem to measure; name numbers of tokens with --tokens, or use --random")
+    return [AttentionShape(*given.heads, T, given.d, causal=given.causal) for T in given.tokens]
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Measure, print and write. Return 1 if a result is wrong."""
     given = parsed(words)
-    impl, libraries, layouts, modes = (
-        listed(words) for words in (given.impl, given.libraries, given.layouts, given.modes)
-    )
+    impl, layouts, modes = given.impl, given.layouts, given.modes
+    check_variants(impl, "attention")
     problems, chosen = problems_of(given), random_problems(given.random, given.seed)
-    import torch
-
+    torch = pytorch()
     from mini_dnn.interop.calls import CALLS
 
     device = CALLS.device(torch.cuda.current_device())
@@ -186,20 +178,21 @@ def main(words: Sequence[str] | None = None) -> int:
     build_ahead([*in_layouts, *chosen], impl, device)
     bench = Bench(torch, given.deviation)
     found: dict[str, list[Row]] = {"rows": [], "errors": [], "random": [], "random_errors": []}
-    used = {**versions(), "torch": torch.__version__, "cudnn": str(torch.backends.cudnn.version())}
-    about = {"note": NOTE, "device": device.description, "commit": commit(), "versions": used}
-    about |= {"deviation": given.deviation}
+    about = head(impl, note=NOTE, device=device.description, deviation=given.deviation)
+    about["versions"] |= {"torch": torch.__version__, "cudnn": str(torch.backends.cudnn.version())}
     with torch.no_grad():
         for problem in problems:
-            rows, errors = measure(bench, problem, impl, libraries, layouts, modes, given.draws)
+            rows, errors = measure(bench, problem, impl, given.libraries, layouts, modes, given.draws)
             found["rows"].extend(rows)
             found["errors"].extend(errors)
             write(given.out, {**about, **found})  # kept even if a later problem takes too long
-        if chosen:
-            rows, errors = measure_random(bench, chosen, impl)
+        for problem in chosen:
+            rows, errors = measure_random(bench, problem, impl)
             found["random"].extend(rows)
             found["random_errors"].extend(errors)
-    write(given.out, {**about, **found})
+            write(given.out, {**about, **found})
+    for name in impl if chosen else ():
+        print(outcome(found["random"], found["random_errors"], name), flush=True)
     return DIFFERS if wrong_words([*found["errors"], *found["random_errors"]]) else 0
 
 

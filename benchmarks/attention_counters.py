@@ -16,7 +16,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mini_dnn.measuring.machine import commit, versions
+from command_line import add_out, check_variants, head, listed, write
+
+from mini_dnn.cli import status_of
 from mini_dnn.profiling import ncu
 from mini_dnn.profiling.job import Job, rehearse
 from mini_dnn.variant import find
@@ -42,12 +44,13 @@ def main(words: Sequence[str] | None = None) -> int:
     """Profile one variant after the other, and write the counters."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("--impl", required=True, help="variants, separated by commas")
+    parser.add_argument("--impl", type=listed, required=True, help="variants, separated by commas")
     parser.add_argument("--shape", default=SHAPE, help=f"the problem (default: {SHAPE})")
-    parser.add_argument("--out", type=Path, required=True, help="write the results to this file")
+    add_out(parser, required=True)
     given = parser.parse_args(words)
-    rows = []
-    for name in given.impl.split(","):
+    check_variants(given.impl, "attention")
+    about, rows = head(given.impl, problem=given.shape), []
+    for name in given.impl:
         variant = find(name)
         problem = variant.operation.parse(given.shape)
         with tempfile.TemporaryDirectory() as folder:
@@ -56,10 +59,9 @@ def main(words: Sequence[str] | None = None) -> int:
             kernels, _ = ncu.profile(job, "problem")
         rows += [{"variant": variant.name, **counted(kernel)} for kernel in kernels]
         print(json.dumps(rows[-1]), flush=True)
-        about = {"device": gpu, "commit": commit(), "versions": versions(), "problem": given.shape}
-        given.out.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")
+        write(given.out, {"device": gpu, **about, "rows": rows})
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(status_of(main))

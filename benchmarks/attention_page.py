@@ -9,25 +9,28 @@ if they exist, ``counters*.json`` (from `attention_counters.py`). The outputs ar
 
 from __future__ import annotations
 
-import json
+import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from attention_tables import Row, medians
+from command_line import read
 from matplotlib.figure import Figure
 
 from mini_dnn import ops
+from mini_dnn.cli import status_of
+from mini_dnn.errors import DataError
 from mini_dnn.paths import ROOT
 from mini_dnn.report.document import Table, markdown_table
+from mini_dnn.report.readmes import replaced
 from mini_dnn.report.theme import WIDTH, Theme, picture
 from mini_dnn.variant import climbed, find, names
 
 RESULTS = ROOT / "benchmarks/results/attention"
 README = ROOT / "ladders/attention/README.md"
-START, END = "<!-- measured:start -->", "<!-- measured:end -->"
+MARKER = "measured"
 HEIGHT = 5.0  # inches
 MODE = "written"  # the L2 cache contains modified lines of another array, which must be written back first
 COUNT = (
@@ -162,13 +165,11 @@ def together(counted: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
 
     Raises
     ------
-    ValueError
+    DataError
         The files are not of one device and problem, as the table requires.
     """
     if len({(found["device"], found["problem"]) for found in counted}) > 1:
-        raise ValueError(
-            "the files of counters are of several devices or problems; measure them again on one"
-        )
+        raise DataError("the files of counters are of several devices or problems; measure them again on one")
     return {**counted[0], "rows": [row for found in counted for row in found["rows"]]} if counted else None
 
 
@@ -209,34 +210,22 @@ def text_of(found: Mapping[str, Any], counters: Mapping[str, Any] | None) -> str
     )
 
 
-def replaced(readme: str, text: str, page: Path = README) -> str:
-    """Replace the text between the markers of a README.
-
-    Raises
-    ------
-    ValueError
-        The markers do not occur exactly once each.
-    """
-    before, found_start, rest = readme.partition(START)
-    _, found_end, after = rest.partition(END)
-    if not (found_start and found_end) or readme.count(START) != 1 or readme.count(END) != 1:
-        raise ValueError(f"{page} needs one '{START}' and behind it one '{END}'")
-    return f"{before}{START}\n\n{text}\n\n{END}{after}"
-
-
-def main() -> int:
+def main(words: Sequence[str] | None = None) -> int:
     """Read the results, draw, and write the text."""
-    found = json.loads((RESULTS / "tokens.json").read_text())
+    raw = argparse.RawDescriptionHelpFormatter
+    argparse.ArgumentParser(description=__doc__, formatter_class=raw).parse_args(words)
+    found = read(RESULTS / "tokens.json")
     for other in sorted(RESULTS.glob("tokens-*.json")):
-        found["rows"] += json.loads(other.read_text())["rows"]
-    counted = [json.loads(file.read_text()) for file in sorted(RESULTS.glob("counters*.json"))]
+        found["rows"] += read(other)["rows"]
+    counted = [read(file) for file in sorted(RESULTS.glob("counters*.json"))]
     ordered = times_of(found)
     for file, left_out in (("attention", set[str]()), ("attention_fast", SLOW)):
         (ROOT / f"docs/{file}.svg").write_bytes(picture(partial(draw, ordered, left_out)).light_svg)
-    README.write_text(replaced(README.read_text(), text_of(found, together(counted))))
+    text = replaced(README.read_text(), MARKER, text_of(found, together(counted)), README)
+    README.write_text(text)
     print(f"{README} and docs/attention*.svg written")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(status_of(main))

@@ -16,9 +16,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from command_line import add_out, head, write
+
 from mini_dnn.checking.launches import shared_limit
+from mini_dnn.cli import status_of
 from mini_dnn.errors import VariantError
-from mini_dnn.measuring.machine import commit
 from mini_dnn.profiling.bracket import bracket, enlarged, together
 from mini_dnn.profiling.counters import Counters
 from mini_dnn.profiling.emulated import count
@@ -37,7 +39,11 @@ SKIPPED = ("vit", "resnet18")  # see `networks`
 
 
 def measured() -> dict[tuple[str, str], dict[str, Any]]:
-    """The latest published row of each variant and problem that was timed on a GPU."""
+    """The published row of each variant and problem that was timed on a GPU.
+
+    If several files have one, the last file by name counts. The order of the rows is that of the cases in
+    ``limits-*.json``: see `counters.limit_cases`.
+    """
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for path in sorted(RESULTS.glob("h200-*.json")):
         for row in json.loads(path.read_text()).get("rows", []):
@@ -165,9 +171,9 @@ def main(words: Sequence[str] | None = None) -> int:
     """Compute all brackets, and write them."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("--out", type=Path, required=True, help="write the results to this file")
+    add_out(parser, required=True)
     given = parser.parse_args(words)
-    found = []
+    about, found = head(), []
     for row in rows():
         found.append(row)
         factor = row["op_ms"] / row["likely_ms"]
@@ -176,11 +182,11 @@ def main(words: Sequence[str] | None = None) -> int:
             f"{row['likely_ms']:9.3f} {row['high_ms']:9.3f} {factor:7.2f}  {row['limiter']}",
             flush=True,
         )
-        given.out.write_text(json.dumps({"commit": commit(), "rows": found}, indent=1) + "\n")
+        write(given.out, {**about, "rows": found})
     factors = [max(f := row["op_ms"] / row["likely_ms"], 1 / f) for row in found]
     print(f"{len(found)} rows, median factor {statistics.median(factors):.2f}")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(status_of(main))

@@ -1,22 +1,23 @@
 """Draw the time brackets of the emulator, relative to measured times.
 
-``python benchmarks/brackets_picture.py results/counters/brackets.json --picture FILE.svg``
+``python benchmarks/brackets_picture.py benchmarks/results/counters/brackets.json --picture FILE.svg``
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from command_line import read
 from matplotlib.figure import Figure
-from peers_picture import check_form
+from picture_files import check_picture, save_picture
 
-from mini_dnn.report.theme import WIDTH, Theme, picture
+from mini_dnn.cli import status_of
+from mini_dnn.report.theme import WIDTH, Theme
 
 ROW = 0.16  # inches
 
@@ -43,15 +44,14 @@ def main(words: Sequence[str] | None = None) -> int:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("file", type=Path, help="a file written by brackets.py")
-    parser.add_argument("--picture", type=Path, required=True, help="write the SVG to this file")
+    parser.add_argument("--picture", type=Path, required=True, help="write this .svg or .png")
     given = parser.parse_args(words)
-    check_form(given.picture)
-    rows = json.loads(given.file.read_text())["rows"]
-    drawn = picture(partial(draw, rows))
-    given.picture.write_bytes(drawn.png if given.picture.suffix == ".png" else drawn.light_svg)
+    check_picture(given.picture)
+    rows = read(given.file)["rows"]
+    save_picture(partial(draw, rows), given.picture)
     print(f"{len(rows)} rows; {given.picture} written")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(status_of(main))

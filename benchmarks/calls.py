@@ -1,6 +1,6 @@
 """Measure the host time of a call from Python, compared with a bare launch of the same kernel.
 
-    python benchmarks/calls.py [--impl NAME] [--size 256] [--dtype float32] [--own-stream] [--out FILE]
+``python benchmarks/calls.py --size 256 --dtype float16 --out FILE.json``
 
 Calls are made in bursts that are shorter than the GPU's queue, so that the host never waits for the GPU.
 Between bursts it waits, which is not timed. A figure is the median time per call over all bursts. The exit
@@ -10,7 +10,6 @@ status is 1 if one of our functions takes more than `MOST_US` longer than a bare
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import time
@@ -18,11 +17,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from command_line import add_out, check_variants, head, positive, pytorch, write
+
+from mini_dnn.cli import status_of
+from mini_dnn.errors import UsageError
 
 BURST = 200  # calls; the GPU's queue holds about 1,000 launches
 BURSTS = 100
@@ -78,6 +79,43 @@ def bare_launch() -> Callable[[], None]:
             give()
 
     return launch
+
+
+def cupy_module() -> Any:
+    """Return the module cupy.
+
+    Raises
+    ------
+    UsageError
+        It is not installed, or cannot use a GPU.
+    """
+    try:
+        import cupy
+    except (ImportError, OSError) as error:  # OSError: from a library that it loads
+        why = f"CuPy cannot be imported: {error}. Install it, or use --libraries PyTorch"
+        raise UsageError(why) from error
+    if not cupy.is_available():
+        raise UsageError("this benchmark needs a GPU, and cupy.is_available() says that there is none")
+    return cupy
+
+
+def versions_of(libraries: Sequence[str]) -> dict[str, str]:
+    """Return the versions of the libraries, after checking that they can use a GPU.
+
+    Raises
+    ------
+    UsageError
+        One of them is not installed, or cannot.
+    """
+    modules = {"CuPy": cupy_module, "PyTorch": pytorch}
+    return {library: str(modules[library]().__version__) for library in libraries}
+
+
+def device_name() -> str:
+    """The GPU whose calls were measured."""
+    from mini_dnn.interop.calls import CALLS
+
+    return CALLS.device(0).description
 
 
 def with_cupy(impl: str, size: int, dtype: str) -> Iterator[Way]:
@@ -148,9 +186,6 @@ def waiting(library: str, own_stream: bool) -> Iterator[Callable[[], Any]]:
 
     Inside, the library's stream is the default one, or another one.
     """
-    name = {"CuPy": "cupy", "PyTorch": "torch"}[library]
-    if find_spec(name) is None:
-        sys.exit(f"{library} is not installed here; install it, or leave it out with --libraries")
     if library == "CuPy":
         import cupy
 
@@ -198,22 +233,31 @@ def too_slow(figures: Sequence[Figure], most_us: float = MOST_US) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print and write. Return 1 if a call costs too much."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--impl", default="", help="a variant of gemm (default: the best one)")
-    parser.add_argument("--size", type=int, default=256, help="m = n = k (default: %(default)s)")
-    parser.add_argument("--dtype", default="float16", choices=["float16", "float32"], help="type of a and b")
-    parser.add_argument("--libraries", nargs="+", default=["CuPy", "PyTorch"], choices=["CuPy", "PyTorch"])
+    parser.add_argument("--size", type=positive, default=256, help="m = n = k (default: %(default)s)")
+    dtypes = ["float16", "float32"]
+    parser.add_argument("--dtype", default=dtypes[0], choices=dtypes, help="default: %(default)s")
+    libraries = ["CuPy", "PyTorch"]
+    parser.add_argument("--libraries", nargs="+", default=libraries, choices=libraries, help="default: both")
     parser.add_argument("--own-stream", action="store_true", help="use another stream than the default one")
-    parser.add_argument("--out", type=Path, help="write the results to this JSON file")
+    add_out(parser)
     asked = parser.parse_args(arguments)
+    impl = [asked.impl] if asked.impl else []
+    if impl:
+        check_variants(impl, "gemm")
+    about = head(impl, size=asked.size, dtype=asked.dtype, own_stream=asked.own_stream)
+    about["versions"] |= versions_of(asked.libraries)
     figures = measured(asked.impl, asked.size, asked.dtype, asked.libraries, asked.own_stream)
     print(table(figures))
-    if asked.out:
-        asked.out.write_text(json.dumps([asdict(figure) for figure in figures], indent=1) + "\n")
+    rows = [asdict(figure) for figure in figures]
+    write(asked.out, {"device": device_name(), **about, "rows": rows})
     slow = too_slow(figures)
-    print("\n".join(slow), file=sys.stderr)
+    for line in slow:
+        print(line, file=sys.stderr)
     return bool(slow)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(status_of(main))

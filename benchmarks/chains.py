@@ -13,24 +13,23 @@ kernels launched in order. Rows of a wrong result have a field ``wrong``, and th
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import statistics
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import products_checks
+from command_line import add_out, check_variants, head, listed, some_of, write
 from products import MODES, Candidate, Mode, Row, build_plans, late, timed
 from products_checks import Verdict, status_of_rows
 
 from mini_dnn.cli import status_of
 from mini_dnn.device import Device, open_device
 from mini_dnn.device.base import Buffer
-from mini_dnn.measuring.machine import commit, versions
+from mini_dnn.errors import UsageError
 from mini_dnn.ops.gemm import GemmShape
 from mini_dnn.running.execute import Execution, compile_others
 from mini_dnn.variant import Planned, find
@@ -52,8 +51,19 @@ class Chain:
 
     @classmethod
     def parse(cls, text: str) -> Chain:
-        """Parse a chain such as ``6304x768x3072``."""
-        rows, *widths = map(int, text.split("x"))
+        """Parse a chain such as ``6304x768x3072``.
+
+        Raises
+        ------
+        UsageError
+            The text is not the number of rows and one or more widths.
+        """
+        words = text.split("x")
+        if len(words) < 2 or not all(word.isdecimal() and int(word) for word in words):
+            raise UsageError(
+                f"--chains {text}: expected the number of rows, and widths behind it, such as 6304x768x3072"
+            )
+        rows, *widths = map(int, words)
         return cls(text, rows, tuple(widths))
 
     @property
@@ -221,23 +231,33 @@ def main(words: Sequence[str] | None = None) -> int:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument(
-        "--impl", required=True, help="variants, separated by commas; the others are compared with the first"
+        "--impl",
+        type=listed,
+        required=True,
+        help="variants, separated by commas; the others are compared with the first",
     )
-    parser.add_argument("--chains", required=True, help="rows and widths of chains, such as 512x512")
-    parser.add_argument("--modes", default="burst", help="burst, sustained, or both: see products.py")
-    parser.add_argument("--out", type=Path, help="write the results to this JSON file")
+    parser.add_argument(
+        "--chains", type=listed, required=True, help="rows and widths of chains, such as 512x512"
+    )
+    parser.add_argument(
+        "--modes",
+        type=some_of(MODES),
+        default="burst",
+        help="burst, sustained, or both: see products.py (default: %(default)s)",
+    )
+    add_out(parser)
     given = parser.parse_args(words)
-    chains = [Chain.parse(text) for text in given.chains.split(",")]
-    modes = [MODES[name] for name in given.modes.split(",")]
+    check_variants(given.impl, "gemm")
+    chains = [Chain.parse(text) for text in given.chains]
+    modes = [MODES[name] for name in given.modes]
     rows: list[Row] = []
     with closing(open_device("cuda")) as device:
-        planning = {name: plan_of(name, device) for name in given.impl.split(",")}
+        planning = {name: plan_of(name, device) for name in given.impl}
         build_plans((one(p) for chain in chains for p in chain.problems for one in planning.values()), device)
+        about = head(given.impl, note=NOTE, device=device.description)
         for chain in chains:
             rows += measure(chain, planning, modes, device)
-        if given.out:
-            about = {"note": NOTE, "device": device.description, "commit": commit(), "versions": versions()}
-            given.out.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")
+            write(given.out, {**about, "rows": rows})  # after each one, in case that the run is interrupted
     return status_of_rows(rows, "chain")
 
 

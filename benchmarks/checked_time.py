@@ -1,6 +1,6 @@
 """Measure the slowdown of checked mode relative to the fast mode, in CPU time.
 
-Run it with ``python benchmarks/checked_time.py``.
+``python benchmarks/checked_time.py``
 
 Both modes run the same problem alternately, several times, and the median ratio counts, because other work on
 the machine slows down both. The fast mode uses one thread. Kernels are compiled before the measurement. The
@@ -10,9 +10,13 @@ output is a table.
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Sequence
 
+from command_line import positive
 from counters_time import compared
 
+from mini_dnn.cli import status_of
 from mini_dnn.device.emulator.checked import CheckedEmulator
 from mini_dnn.device.emulator.emulator import EmulatorDevice
 
@@ -20,18 +24,23 @@ NAMES = ("m3/fusion", "m3/stack_1", "m3/stack_2")
 SHAPES = ("8,1,86,86,4,7,7", "8,4,40,40,16,7,7")
 
 
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> int:
     """Print a row for each variant and layer."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=5, help="default: %(default)s")
-    parser.add_argument("--only", nargs="*", default=NAMES, help="only these variants")
-    args = parser.parse_args()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--repeats", type=positive, default=5, help="pairs of runs that count (default: %(default)s)"
+    )
+    parser.add_argument("--only", nargs="+", default=NAMES, help="only these variants of conv2d")
+    args = parser.parse_args(words)
     print("| variant | problem | fast, s | checked, s | ratio |\n| --- | --- | ---: | ---: | ---: |")
     for name in args.only:
         for shape in SHAPES:
             devices = EmulatorDevice(threads=1), CheckedEmulator()
             print(compared(name, shape, args.repeats, *devices, digits=3), flush=True)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(status_of(main))

@@ -12,17 +12,22 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import shlex
 import subprocess
 import sys
 import tarfile
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from command_line import add_out, positive, write
 from PIL import Image
 
+from mini_dnn.cli import status_of
+from mini_dnn.errors import MiniDnnError
 from mini_dnn.measuring.machine import commit, cpu_name, versions
 from mini_dnn.nn.models.resnet import ResNetSizes, build
 from mini_dnn.nn.weights import WeightsInfo, save
@@ -68,18 +73,26 @@ def make(where: Path, count: int, folder: bool) -> Path:
 
 
 def measure(where: Path, count: int, folder: bool, flags: list[str]) -> dict[str, Any]:
-    """Measure the peak of one run."""
+    """Measure the peak of one run.
+
+    Raises
+    ------
+    MiniDnnError
+        The run failed, and has printed why.
+    """
     given = make(where, count, folder)
     words = ["classify", str(given), "--network", "resnet18", "--weights", str(where / "weights.h5")]
     words += ["--recipe", str(where / "recipe.json"), "--csv", str(where / f"{count}.csv")]
     words += ["--parquet", str(where / f"{count}.parquet"), "--batch", "250", *flags]
     start = time.perf_counter()
     done = subprocess.run(
-        [sys.executable, "-c", PEAK, *words], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
+        [sys.executable, "-c", PEAK, *words], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False
     )
+    seconds = time.perf_counter() - start
     lines = done.stdout.splitlines()
-    status, own, children = json.loads(lines[-1])
-    assert status == 0, done.stdout[-1000:]
+    status, own, children = json.loads(lines[-1]) if done.returncode == 0 else (done.returncode, 0, 0)
+    if status:
+        raise MiniDnnError(f"run.py {shlex.join(words)} failed with the exit status {status}; see above")
     with (where / f"{count}.csv").open() as table:
         rows = sum(1 for _ in table) - 1
     return {
@@ -87,25 +100,32 @@ def measure(where: Path, count: int, folder: bool, flags: list[str]) -> dict[str
         "in": "a folder" if folder else "an archive",
         "flags": flags,
         "rows": rows,
-        "seconds": time.perf_counter() - start,
+        "seconds": seconds,
         "peak_mb": own / 1e3,
         "peak_mb_of_the_largest_child": children / 1e3,
         "said": [line for line in lines if line.startswith("limit") or "a second" in line],
     }
 
 
-def main() -> int:
-    """Measure."""
-    parser = argparse.ArgumentParser(description="Measure the peak memory of classify.")
-    parser.add_argument("--counts", type=int, nargs="+", default=[1_000, 10_000, 100_000])
+def main(words: Sequence[str] | None = None) -> int:
+    """Measure, print and write."""
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser.add_argument(
+        "--counts",
+        type=positive,
+        nargs="+",
+        default=[1_000, 10_000, 100_000],
+        help="numbers of pictures (default: %(default)s)",
+    )
     parser.add_argument(
         "--folder", action="store_true", help="use a folder of pictures instead of an archive"
     )
     parser.add_argument(
         "--flags", default="--impl cpu --top 1", help="flags of classify (default: %(default)s)"
     )
-    parser.add_argument("--out", type=Path, help="write the results to this JSON file")
-    args = parser.parse_args()
+    add_out(parser)
+    args = parser.parse_args(words)
     found: dict[str, Any] = {**commit(), "cpu": cpu_name(), "versions": versions(), "rows": []}
     for count in args.counts:
         with tempfile.TemporaryDirectory() as name:
@@ -119,10 +139,9 @@ def main() -> int:
             row = measure(where, count, args.folder, args.flags.split())
         found["rows"].append(row)
         print(json.dumps(row), flush=True)
-        if args.out:
-            args.out.write_text(json.dumps(found, indent=1) + "\n")
+        write(args.out, found)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(status_of(main))

@@ -7,15 +7,17 @@ Scores are random. The lines for people are written to a file, as if standard ou
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 
 import numpy as np
 
+from mini_dnn.cli import status_of
 from mini_dnn.cli.classified import FORMATS, Writer
 from mini_dnn.cli.formats import COLUMNS, Rows
 from mini_dnn.datasets.names import class_names
@@ -34,8 +36,10 @@ def timed(what: str) -> Iterator[None]:
     print(f"{what:8} {us:.2f} us of CPU time per picture", file=sys.stderr)
 
 
-def main() -> int:
+def main(words: Sequence[str] | None = None) -> int:
     """Measure and print."""
+    raw = argparse.RawDescriptionHelpFormatter
+    argparse.ArgumentParser(description=__doc__, formatter_class=raw).parse_args(words)
     rng, classes = np.random.default_rng(0), class_names("imagenet", CLASSES)
     scores = [2.5 * rng.standard_normal((GPU_BATCH, CLASSES), np.float32) for _ in range(BATCHES)]
     with timed("softmax"):
@@ -56,4 +60,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(status_of(main))

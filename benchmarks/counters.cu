@@ -1,6 +1,6 @@
-// Small kernels, each made for one counter: what Nsight Compute counts of them is compared with what the emulator does.
+// Small kernels, each written for one counter. Their counts by Nsight Compute are compared with those of the emulator.
 //
-// All have blocks of 64 threads. `s` is a stride or a distance that the compiler does not know.
+// All blocks have 64 threads. `s` is a stride or a distance that the compiler does not know.
 #include <cuda_fp16.h>
 #include <mini_dnn/ptx.cuh>
 
@@ -21,7 +21,7 @@ extern "C" __global__ void reversed(const float* x, float* y, int s) { y[I] = x[
 extern "C" __global__ void gathered(const float* x, float* y, int s) { y[I] = x[I * s % 1021]; }
 extern "C" __global__ void transposed(const float* x, float* y, int s) { y[I] = x[T % 8 * s + I / 8]; }
 
-// Lanes that are off.
+// Inactive lanes.
 extern "C" __global__ void first_lanes(const float* x, float* y, int s) {
   if (T % 32 < s) y[I] = x[I];
 }
@@ -78,7 +78,7 @@ extern "C" __global__ void shared_atomic(const float* x, int* y, int s) {
   y[I] = t[T];
 }
 
-// Shared memory: the store is without conflicts, and the load is what is looked at.
+// Shared memory: the stores have no conflicts, so that the load can be examined.
 #define SHARED(name, type, count, index)                             \
   extern "C" __global__ void name(const float* x, float* y, int s) { \
     __shared__ type t[count];                                        \

@@ -9,7 +9,6 @@ present counters with these files, and docs/counters.md shows both.
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import subprocess
 import sys
@@ -22,12 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from brackets import measured, problem_of
+from command_line import head, write
 from counters_cases import LADDERS, SOURCE, ladder_cases, launch_probes, probes
 
+from mini_dnn.cli import status_of
 from mini_dnn.device import open_device
 from mini_dnn.device.nvcc import build_cubin, nvcc_arch
 from mini_dnn.device.tools import find_tool
-from mini_dnn.measuring.machine import commit, versions
 from mini_dnn.profiling import ncu
 from mini_dnn.profiling.workload import profiler_range, solve
 from mini_dnn.variant import find
@@ -104,11 +104,16 @@ LIMITS = [  # utilisation of units
     f"sm__pipe_tensor_cycles_active.{PERCENT}",
 ]
 KEPT = {*METRICS, *LIMITS, "launch__registers_per_thread"}
+OUT_OF_TIME = "\n==ERROR== out of time"
+DEVICE = re.compile(r"^device (.+)$", re.MULTILINE)
 UNKNOWN = re.compile(r"Failed to find metric (?:regex:)?\W*(\w+)")
 
 
 def limit_cases() -> Iterator[tuple[Any, Any]]:
-    """Variants of all ladders, each at a problem that fills the GPU."""
+    """Variants of all ladders, each at a problem that fills the GPU.
+
+    The files ``limits-*.json`` have their launches in this order.
+    """
     for (name, at), row in measured().items():
         if at in ("conv1", "tokens-197", "fp16-1024"):
             variant = find(name)
@@ -127,6 +132,7 @@ def workload(group: str) -> None:
     kind, first = group.split("-")
     part = int(first), int(first) + GROUPS[kind]
     with closing(open_device("cuda")) as device:
+        print(f"device {device.description}", flush=True)
         if kind == "probes":
             with profiler_range():
                 launch_probes(device, *part)
@@ -165,7 +171,7 @@ def watched(metrics: Sequence[str], group: str, *words: str) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
     except subprocess.TimeoutExpired as error:
-        return (error.stdout or b"").decode(errors="replace") + "\n==ERROR== out of time"
+        return (error.stdout or b"").decode(errors="replace") + OUT_OF_TIME
     return done.stdout + done.stderr
 
 
@@ -193,6 +199,7 @@ def known_metrics() -> list[str]:
 
 def measure(group: str, metrics: Sequence[str], out: Path) -> None:
     """Run ncu once, and write one file."""
+    about = head()
     text = watched(metrics, group)
     kernels = ncu.parse(text)
     rows = [
@@ -204,12 +211,13 @@ def measure(group: str, metrics: Sequence[str], out: Path) -> None:
         }
         for kernel in kernels
     ]
-    about = {"commit": commit(), "versions": versions()}
-    if rows:
-        (out / f"{group}.json").write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")
+    # Without its last launches, a group would be taken for a complete one
+    if rows and OUT_OF_TIME not in text and (device := DEVICE.search(text)):
+        write(out / f"{group}.json", {"device": device[1], **about, "rows": rows})
+        print(f"{group}: {len(rows)} launches", flush=True)
     else:
         (out / f"{group}.txt").write_text(text[-20000:])
-    print(f"{group}: {len(rows)} launches", flush=True)
+        print(f"{group}: not measured; {out / group}.txt has the output of ncu", flush=True)
 
 
 def groups() -> list[str]:
@@ -222,14 +230,30 @@ def groups() -> list[str]:
     return [*(group for pair in zip_longest(*parts) for group in pair if group), *limits]
 
 
+def measure_all(out: Path, seconds: float) -> None:
+    """Measure all groups without a file. Begin no further one when the time is over."""
+    open_device("cuda").close()  # raises an error without a GPU, which ncu would not explain
+    start = time.monotonic()
+    proof = known_metrics()
+    print(f"{len(proof)} metrics after {time.monotonic() - start:.0f} s", flush=True)
+    for group in groups():
+        metrics = LIMITS if group.startswith("limits") else proof
+        if not (out / f"{group}.json").exists() and time.monotonic() - start < seconds:
+            measure(group, metrics, out)
+            print(f"{time.monotonic() - start:.0f} s", flush=True)
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """Measure all groups, or be the profiled process."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("--out", type=Path, help="folder for the results")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument(
+        "--out", type=Path, metavar="FOLDER", help="a folder for the results; groups that it has are kept"
+    )
+    what.add_argument("--workload", help=argparse.SUPPRESS)
+    what.add_argument("--build", action="store_true", help="only compile all kernels")
     parser.add_argument("--seconds", type=float, default=3600, help="begin no further group after this time")
-    parser.add_argument("--workload", help=argparse.SUPPRESS)
-    parser.add_argument("--build", action="store_true", help="only compile all kernels")
     given = parser.parse_args(words)
     if given.workload:
         workload(given.workload)
@@ -237,16 +261,9 @@ def main(words: Sequence[str] | None = None) -> int:
         build()
     else:
         given.out.mkdir(parents=True, exist_ok=True)
-        start = time.monotonic()
-        proof = known_metrics()
-        print(f"{len(proof)} metrics after {time.monotonic() - start:.0f} s", flush=True)
-        for group in groups():
-            metrics = LIMITS if group.startswith("limits") else proof
-            if not (given.out / f"{group}.json").exists() and time.monotonic() - start < given.seconds:
-                measure(group, metrics, given.out)
-                print(f"{time.monotonic() - start:.0f} s", flush=True)
+        measure_all(given.out, given.seconds)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(status_of(main))

@@ -1,6 +1,6 @@
 """Measure the slowdown of counted mode relative to checked mode, in CPU time.
 
-Run it with ``python benchmarks/counters_time.py``.
+``python benchmarks/counters_time.py``
 
 Both modes run the same problem alternately, several times, and the median ratio counts, because other work on
 the machine slows down both. Kernels are compiled before the measurement. The output is a table.
@@ -10,13 +10,18 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 
+from command_line import positive
+
+from mini_dnn.cli import status_of
 from mini_dnn.device.emulator.checked import CheckedEmulator
 from mini_dnn.device.emulator.counted import CountedEmulator
 from mini_dnn.device.emulator.emulator import EmulatorDevice
+from mini_dnn.errors import UsageError
 from mini_dnn.running.runner import run
 from mini_dnn.variant import find
 
@@ -64,18 +69,26 @@ def compared(
     return f"| `{name}` | {problem} | {before:.{digits}f} | {after:.{digits}f} | {ratio:.2f} |"
 
 
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> int:
     """Print a row for each case."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=5, help="default: %(default)s")
-    parser.add_argument("--only", nargs="*", default=[], help="only these variants")
-    args = parser.parse_args()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--repeats", type=positive, default=5, help="pairs of runs that count (default: %(default)s)"
+    )
+    parser.add_argument("--only", nargs="+", default=[], help="only these variants")
+    args = parser.parse_args(words)
+    known = [name for name, _ in CASES]
+    if wrong := set(args.only) - set(known):
+        raise UsageError(f"--only {', '.join(sorted(wrong))}: expected some of {', '.join(known)}")
     print("| variant | problem | checked, s | counted, s | ratio |\n| --- | --- | ---: | ---: | ---: |")
     for name, shape in CASES:
         if not args.only or name in args.only:
             devices = CheckedEmulator(), CountedEmulator(threads=1)
             print(compared(name, shape, args.repeats, *devices), flush=True)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(status_of(main))

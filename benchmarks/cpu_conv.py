@@ -9,23 +9,23 @@ images before anything is timed. Without PyTorch, only our convolutions are time
 
 import argparse
 import hashlib
-import json
-import os
-import platform
 import statistics
-import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
+from command_line import add_out, positive, write
 from numpy.lib.stride_tricks import sliding_window_view
 from rich.console import Console
 from rich.table import Table
 
+from mini_dnn.cli import status_of
 from mini_dnn.errors import CheckError
+from mini_dnn.measuring.machine import commit, cpu_name, load
 from mini_dnn.nn import numpy_conv
 from mini_dnn.ops.conv2d import LAYERS, ConvShape
 
@@ -142,27 +142,18 @@ def summarise(times: dict[str, list[float]]) -> dict[str, Any]:
     return row
 
 
-def cpu_model() -> str:
-    """The name of the processor."""
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
-
-
-def provenance(batch: int, repeats: int) -> dict[str, Any]:
-    """Describe the machine and the software of the measurement."""
-    root = Path(__file__).resolve().parent.parent
-    git = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=False)
+def provenance(repeats: int, *modules: ModuleType) -> dict[str, Any]:
+    """Describe the machine and the software of a measurement of functions in these modules."""
     return {
-        "cpu": cpu_model(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cpu": cpu_name(),
+        **load(),
         "numpy": np.__version__,
         "torch": torch.__version__ if torch is not None else None,
         "torch_threads": torch.get_num_threads() if torch is not None else None,
-        "commit": git.stdout.strip() or None,
-        "source_sha256": hashlib.sha256(Path(numpy_conv.__file__).read_bytes()).hexdigest(),
-        "batch": batch,
+        **commit(),
+        "source_sha256": hashlib.sha256(
+            b"".join(Path(str(module.__file__)).read_bytes() for module in modules)
+        ).hexdigest(),
         "warm_up": 1,
         "repeats": repeats,
     }
@@ -182,29 +173,25 @@ def print_table(rows: dict[str, dict[str, Any]], facts: dict[str, Any]) -> None:
     Console().print(table)
 
 
-def main() -> int:
+def main(words: Sequence[str] | None = None) -> int:
     """Parse the flags, measure, print, and write the requested file."""
-    parser = argparse.ArgumentParser(
-        description="the course network's convolutions on the CPU, ours and PyTorch's"
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser.add_argument("--batch", type=positive, default=10_000, help="batch size (default: %(default)s)")
+    parser.add_argument(
+        "--repeats", type=positive, default=7, help="timed rounds after one warm-up (default: %(default)s)"
     )
-    parser.add_argument("--batch", type=int, default=10_000, help="batch size (default: %(default)s)")
-    parser.add_argument("--repeats", type=int, default=7, help="timed rounds after one warm-up (default: 7)")
     parser.add_argument("--backward", action="store_true", help="time the two gradients as well")
-    parser.add_argument("--out", type=Path, help="write the figures to this JSON file")
-    args = parser.parse_args()
-    if args.batch < 1 or args.repeats < 1:
-        parser.error(f"--batch {args.batch} --repeats {args.repeats}: both must be at least 1")
-    if args.out and not args.out.resolve().parent.is_dir():
-        parser.error(f"--out {args.out}: the folder {args.out.parent} does not exist; make it first")
+    add_out(parser)
+    args = parser.parse_args(words)
     if torch is None:
         print("PyTorch is not installed here: ours is timed alone (pip install torch for the comparison)")
     rows = {op: summarise(t) for op, t in measure(args.batch, args.repeats, args.backward).items()}
-    facts = provenance(args.batch, args.repeats)
+    facts = provenance(args.repeats, numpy_conv) | {"batch": args.batch}
     print_table(rows, facts)
-    if args.out:
-        args.out.write_text(json.dumps({**facts, "operations": rows}, indent=2) + "\n")
+    write(args.out, {**facts, "operations": rows})
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(status_of(main))

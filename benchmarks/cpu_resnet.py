@@ -12,25 +12,26 @@ reliable if other programs run. Without PyTorch, only our network is timed.
 """
 
 import argparse
-import os
 import statistics
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from command_line import add_out, positive
 from cpu_conv import provenance
 from rich.console import Console
 from rich.table import Table
 from whole_networks import about, sizes, write
 
 from mini_dnn import ops
+from mini_dnn.cli import status_of
 from mini_dnn.errors import CheckError
-from mini_dnn.measuring.machine import cpu_name
+from mini_dnn.measuring.machine import cpu_name, load
 from mini_dnn.measuring.records import Place
+from mini_dnn.nn import folded, folded_layers
 from mini_dnn.nn.folded import FoldedResNet
 from mini_dnn.nn.models.resnet import RESNET18
 from mini_dnn.nn.models.resnet_arrays import fold
@@ -164,28 +165,23 @@ def measure(batch: int, repeats: int, threads: int) -> dict[str, dict[str, float
     }
 
 
-def main() -> int:
+def main(words: Sequence[str] | None = None) -> int:
     """Parse the flags, measure, print, and write the requested file."""
-    parser = argparse.ArgumentParser(description="ResNet-18 on the CPU, ours and PyTorch's")
-    parser.add_argument("--batch", type=int, nargs="+", default=[1, 8], help="batch sizes (default: 1 8)")
-    parser.add_argument(
-        "--repeats", type=int, default=20, help="timed rounds after one warm-up (default: 20)"
-    )
-    parser.add_argument(
-        "--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: one per core"
-    )
-    parser.add_argument("--out", type=Path, help="write the figures to this JSON file")
-    args = parser.parse_args()
-    if min(*args.batch, args.repeats, args.threads, 1) < 1:
-        parser.error("--batch, --repeats and --threads must be at least 1")
-    if args.out and not args.out.resolve().parent.is_dir():
-        parser.error(f"--out {args.out}: the folder {args.out.parent} does not exist; make it first")
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    add = parser.add_argument
+    add("--batch", type=positive, nargs="+", default=[1, 8], help="batch sizes (default: 1 8)")
+    add("--repeats", type=positive, default=20, help="timed rounds after one warm-up (default: %(default)s)")
+    cores = int(load()["cores"])
+    add("--threads", type=positive, default=cores, help="number of threads (default: one per core)")
+    add_out(parser)
+    args = parser.parse_args(words)
     if torch is None:
         print("PyTorch is not installed here: ours is timed alone (pip install torch for the comparison)")
     place = Place(name=cpu_name(), cpu=cpu_name(), state=None)
     head = about(place, OPERATION, {"torch": torch.__version__} if torch else {})
     rows = {batch: measure(batch, args.repeats, args.threads) for batch in args.batch}
-    facts = provenance(0, args.repeats) | {"threads": args.threads, "load": os.getloadavg()[0]}
+    facts = provenance(args.repeats, folded, folded_layers) | {"threads": args.threads}
     title = f"{facts['cpu']}, {args.threads} threads, load {facts['load']:.1f}; ms a batch, median (least)"
     table = Table("batch", "", "wall", "all threads", "GFLOP a CPU second", title=title)
     for batch, found in rows.items():
@@ -219,4 +215,4 @@ def rows_of(found: Mapping[int, Mapping[str, Mapping[str, float]]], threads: int
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(status_of(main))

@@ -1,29 +1,29 @@
-// The bytes of an operation and none of its arithmetic: what memory alone asks of any kernel that moves as many.
+// Moves the bytes of an operation without its arithmetic. The time is a lower bound for every kernel that moves as many.
 //
-// Idea      an item (an image, as a rule) is `read` bytes in and `write` bytes out. A part of it comes into shared
-//           memory by one bulk copy, and goes out by as many bulk copies from the same place as its share of the output
-//           takes: no byte passes a register. What is written is what was read, again and again, to be checked.
-// Mapping   blocks stay and take parts from a counter, in order, so that what is at work lies close together in memory.
-//           One thread of a block starts all copies, the others only write patterns; `buffers` parts are on their way
-//           in or out at once.
-// Limits    sm_90, which has bulk copies; read and write are multiples of 16. With read 0 a buffer's own pattern is
-//           written: its 32-bit words, counted.
-// Hazards   counters[0] counts the parts handed out, counters[1] the blocks that are done; both are 0 at the start, and
-//           the last block leaves them so. A buffer is loaded again when all but the LAG latest groups of stores have
-//           read theirs, hence LAG < buffers.
+// Idea      An item, as a rule an image, has `read` bytes of input and `write` bytes of output. One bulk copy loads a
+//           part of it into shared memory. Several bulk copies store this part again and again, until its share of the
+//           output is full. No byte passes through a register. The host checks what was written.
+// Mapping   Blocks stay on their multiprocessors and take parts from a counter, in order, so that the parts in flight
+//           are close together in memory. One thread of a block starts all copies, and the others only write patterns.
+//           Up to `buffers` parts of a block are loaded or stored at a time.
+// Limits    sm_90, which has bulk copies. `read` and `write` are multiples of 16. If `read` is 0, a pattern is stored
+//           from each buffer: the numbers of its 32-bit words.
+// Hazards   counters[0] is the number of parts that blocks have taken, and counters[1] that of blocks that are done.
+//           Both are 0 at the start, and the last block resets them. A buffer is loaded again when all but the latest
+//           LAG groups of stores have read theirs, so LAG has to be less than `buffers`.
 // Source    PTX ISA: cp.async.bulk, mbarrier.
 #include <mini_dnn/ptx.cuh>
 
 constexpr int MAX_BUFFERS = 32;
 
-// Where part `part` of so many bytes begins: in units of 16.
+// The byte at which a part begins. All parts are multiples of 16 bytes.
 __device__ int begin(int bytes, int part, int parts) { return bytes / 16 * part / parts * 16; }
 
-// Shared memory: buffers * pitch bytes, pitch a multiple of 128 and at least the largest part that is read.
+// Shared memory has buffers * pitch bytes. The pitch is a multiple of 128, and not less than the largest part.
 extern "C" __global__ void move(const char* from, char* to, unsigned* counters, int items, int read, int write,
                                 int parts, int buffers, int pitch) {
   extern __shared__ __align__(128) char memory[];
-  __shared__ int ids[MAX_BUFFERS];  // of the parts in the buffers
+  __shared__ int ids[MAX_BUFFERS];  // the parts in the buffers
   __shared__ ptx::mbarrier full[MAX_BUFFERS];
   const int count = items * parts;
   if (threadIdx.x == 0)
@@ -32,7 +32,7 @@ extern "C" __global__ void move(const char* from, char* to, unsigned* counters, 
     for (int b = 0; b < buffers; b++)
       for (int i = threadIdx.x; i < pitch / 4; i += blockDim.x) reinterpret_cast<int*>(memory + b * pitch)[i] = i;
   ptx::fence_proxy_async();
-  __syncthreads();  // mbarriers and patterns are there
+  __syncthreads();  // waits for mbarriers and patterns
   if (threadIdx.x > 0) return;
 
   auto load = [&](int buffer, int id) {
@@ -64,6 +64,6 @@ extern "C" __global__ void move(const char* from, char* to, unsigned* counters, 
     ahead = atomicAdd(counters, 1);
   }
   ptx::bulk_wait_read<0>();
-  __threadfence();  // this block has taken its last part before it counts as done
+  __threadfence();  // the block takes its last part before it counts as done
   if (atomicAdd(counters + 1, 1) == gridDim.x - 1) counters[0] = counters[1] = 0;
 }

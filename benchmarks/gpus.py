@@ -10,7 +10,10 @@ There are three inputs, fastest first. Each runs on one GPU, and on all at the s
 
 ResNet-18 has random weights. For ``decoded`` and ``jpeg``, one GPU is measured with all cores, and with the
 cores that it has when all GPUs work. All runs must give the same answers, bit for bit. In the last run, the
-process of the last GPU is killed halfway. ``--make`` only creates the pictures.
+process of the last GPU is killed after a third of the pictures. The exit status is 1 if a run had other
+answers, or not all.
+
+Create the pictures first: ``python benchmarks/gpus.py --make --folder /dev/shm/pictures``
 """
 
 from __future__ import annotations
@@ -31,10 +34,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from command_line import add_out, positive, write
 from PIL import Image
 from products import build_plans
 
+from mini_dnn.cli import status_of
+from mini_dnn.cli.common import say_lost
 from mini_dnn.device.gpus import Place, places
+from mini_dnn.errors import UsageError
 from mini_dnn.measuring.answers import Job, Kept, by_team
 from mini_dnn.measuring.inference import Program
 from mini_dnn.measuring.machine import commit, cpu_name, versions
@@ -58,6 +65,7 @@ BATCH, SHARD = 128, 2048
 CHECKED = 4  # images of ResNet-18 that are compared with float64 in each process
 MOST_SHARED = 232_448  # bytes of shared memory of a block on an H100 or H200
 WARM_UP = 4  # shards per GPU
+INPUTS = ("pinned", "decoded", "jpeg")
 SEED = 0
 
 
@@ -117,7 +125,7 @@ def pinned(some: Sequence[Place], counts: Sequence[int]) -> Iterator[dict[str, A
         "resnet18": Bytes(BATCH),
     }
     for name, served in makes.items():
-        with Team(some, Serving(served, CHECKED), warn) as team:
+        with Team(some, Serving(served, CHECKED), say_lost) as team:
             one = 0.0
             for rate in rates(team, served.count, counts):
                 one = one or rate.per_s
@@ -138,7 +146,7 @@ class Run:
 def classified(
     some: Sequence[Place], folder: Path, named: Sequence[str], workers: int, kill: bool = False
 ) -> Run:
-    """Classify pictures after a warm-up. With ``kill``, the last GPU's process is killed halfway."""
+    """Classify pictures after a warm-up. With ``kill``, the last GPU's process is killed on the way."""
     job = Job("resnet18", folder / "weights.h5", IMAGENET, VARIANT, BATCH, 5, workers, many=True)
     found = sources(named, None, IMAGENET)
     said: list[str] = []
@@ -194,36 +202,64 @@ def rows_of(
         }
 
 
-def warn(line: str) -> None:
-    """Print that a GPU was lost."""
-    print(f"WARNING: {line}", file=sys.stderr, flush=True)
+def arguments() -> argparse.ArgumentParser:
+    """The flags."""
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    add = parser.add_argument
+    add("--gpus", default="all", help="the GPUs, as for run.py classify (default: %(default)s)")
+    add("--device", default="cuda", help="cuda or emulator (default: %(default)s)")
+    add("--folder", type=Path, required=True, help="the folder for pictures and weights")
+    add("--decoded", type=positive, default=4096, help="number of decoded pictures (default: %(default)s)")
+    add("--repeat", type=positive, default=16, help="how often they are classified (default: %(default)s)")
+    add("--jpeg", type=positive, default=24576, help="number of JPEG pictures (default: %(default)s)")
+    add("--inputs", nargs="+", choices=INPUTS, default=INPUTS, help="default: all")
+    add("--make", action="store_true", help="only create the pictures")
+    add("--arch", type=int, help="with --make: compile for this compute capability, such as 90")
+    add_out(parser)
+    return parser
 
 
-def main() -> int:
-    """Measure, and write the results as they arrive."""
-    parser = argparse.ArgumentParser(description="Several GPUs of one host.")
-    parser.add_argument("--gpus", default="all")
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--folder", type=Path, required=True, help="the folder for pictures and weights")
-    parser.add_argument("--decoded", type=int, default=4096, help="number of decoded pictures in memory")
-    parser.add_argument(
-        "--repeat", type=int, default=16, help="how often the decoded pictures are classified"
-    )
-    parser.add_argument("--jpeg", type=int, default=24576, help="number of JPEG pictures")
-    parser.add_argument("--inputs", nargs="+", default=["pinned", "decoded", "jpeg"])
-    parser.add_argument("--make", action="store_true", help="only create the pictures")
-    parser.add_argument(
-        "--arch", type=int, help="with --make: compile for this compute capability, such as 90"
-    )
-    parser.add_argument("--out", type=Path)
-    args = parser.parse_args()
+def files_of(args: argparse.Namespace) -> dict[str, list[str]]:
+    """The files of each input that is read from files.
+
+    Raises
+    ------
+    UsageError
+        They have not been created.
+    """
+    jpeg, decoded = sorted(str(path) for path in args.folder.glob("*.jpg")), args.folder / "decoded.npy"
+    if set(args.inputs) - {"pinned"} and not (jpeg and decoded.exists()):
+        raise UsageError(
+            f"--folder {args.folder} has no pictures; create them first: python benchmarks/gpus.py --make "
+            f"--folder {args.folder}"
+        )
+    return {
+        "decoded": [str(decoded)] * args.repeat,
+        "jpeg": (jpeg * -(-args.jpeg // max(1, len(jpeg))))[: args.jpeg],
+    }
+
+
+def measured(args: argparse.Namespace, some: Sequence[Place]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of all inputs."""
+    files = files_of(args)
+    alone = replace(some[0], cores=tuple(sorted({core for place in some for core in place.cores})))
+    for name in args.inputs:
+        if name == "pinned":
+            yield from pinned(some, sorted({1, len(some)}))
+        else:
+            yield from rows_of(name, some, args.folder, files[name], alone)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Measure, and write the results as they arrive. Return 1 if answers differ or are missing."""
+    args = arguments().parse_args(words)
     if args.make:
         make(args.folder, args.decoded)
         if args.arch:
             compile_all(args.arch)
         return 0
     some = places(args.gpus, args.device)
-    alone = replace(some[0], cores=tuple(sorted({core for place in some for core in place.cores})))
     found: dict[str, Any] = {
         **commit(),
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -233,28 +269,14 @@ def main() -> int:
         "places": [asdict(place) for place in some],
         "rows": [],
     }
-    files = sorted(str(path) for path in args.folder.glob("*.jpg"))
-    named = {
-        "decoded": [str(args.folder / "decoded.npy")] * args.repeat,
-        "jpeg": (files * -(-args.jpeg // max(1, len(files))))[: args.jpeg],
-    }
-
-    def rows() -> Iterator[dict[str, Any]]:
-        for name in args.inputs:
-            if name == "pinned":
-                yield from pinned(some, sorted({1, len(some)}))
-            else:
-                yield from rows_of(name, some, args.folder, named[name], alone)
-
-    for row in rows():
+    for row in measured(args, some):
         found["rows"].append(row)
         brief = {k: v for k, v in row.items() if not isinstance(v, dict)}
         print(json.dumps(brief), flush=True)
-        if args.out:
-            args.out.write_text(json.dumps(found, indent=1) + "\n")
+        write(args.out, found)
     wrong = [row for row in found["rows"] if not row.get("same_bits", True) or not row.get("complete", True)]
     return 1 if wrong else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(status_of(main))

@@ -21,10 +21,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from command_line import add_out, positive, write
+
+from mini_dnn.cli import status_of
+from mini_dnn.errors import CheckError, MiniDnnError
 from mini_dnn.grading.confined import forkserver
 from mini_dnn.measuring.machine import commit, cpu_name, versions
 from mini_dnn.paths import ROOT
@@ -107,21 +111,32 @@ def grade(file: str, words: list[str]) -> int:
 
 
 def measured(variants: list[str], folder: Path) -> dict[str, float]:
-    """Return the seconds of one command that grades these variants."""
+    """Return the seconds of one command that grades these variants.
+
+    Raises
+    ------
+    MiniDnnError
+        The command failed, and has printed why.
+    CheckError
+        A variant did not pass, so its time says nothing.
+    """
     file, out = folder / "clocks", folder / "out"
     file.write_bytes(bytes(CLOCKS.size))
     words = [*variants, "--rubric", "small", "--device", "emulator", "--out", str(out)]
     since = time.perf_counter()
-    subprocess.run(
+    done = subprocess.run(
         [sys.executable, __file__, "grade", str(file), *words],
-        check=True,
+        check=False,
         cwd=ROOT,
         stdout=subprocess.DEVNULL,
     )
     seconds = time.perf_counter() - since
+    if done.returncode:
+        raise MiniDnnError(f"run.py grade failed with the exit status {done.returncode}; see above")
     for path in (out / "grades").glob("*.json"):
-        found = json.loads(path.read_text())["value"]
-        assert all(check["status"] == "passed" for check in found["checks"]), path
+        for check in json.loads(path.read_text())["value"]["checks"]:
+            if check["status"] != "passed":
+                raise CheckError(f"{path.stem} {check['status']} {check['name']}: {check['message']}")
     all_ = dict(zip(SLOTS, CLOCKS.unpack(file.read_bytes()), strict=True))
     all_["process s"] = seconds
     overhead = {
@@ -131,12 +146,15 @@ def measured(variants: list[str], folder: Path) -> dict[str, float]:
     return all_ | overhead
 
 
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> int:
     """Measure, print, and write a file."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--repeats", type=int, default=5)
-    args = parser.parse_args()
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser.add_argument("--repeats", type=positive, default=5, help="runs that count (default: %(default)s)")
+    add_out(parser, required=True)
+    args = parser.parse_args(words)
+    about = {**commit(), "cpu": cpu_name(), "versions": versions()}
+    load = {"cores": os.cpu_count(), "load_1min": os.getloadavg()[0]}
     rows = []
     for variants in [[name] for name in VARIANTS] + [list(VARIANTS)]:
         found = []
@@ -149,13 +167,11 @@ def main() -> None:
             f"{medians[f'overhead {unit}'] / len(variants):.2f} {unit}" for unit in ("s", "cpu_s")
         )
         print(f"{', '.join(variants)}: overhead of each {each}; {medians}", flush=True)
-    about = {**commit(), "cpu": cpu_name(), "versions": versions()}
-    load = {"cores": os.cpu_count(), "load_1min": os.getloadavg()[0]}
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    args.out.write_text(json.dumps(about | load | {"rows": rows}, indent=1) + "\n")
+    write(args.out, about | load | {"rows": rows})
+    return 0
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["grade"]:
-        raise SystemExit(grade(sys.argv[2], sys.argv[3:]))
-    main()
+        sys.exit(grade(sys.argv[2], sys.argv[3:]))
+    sys.exit(status_of(main))

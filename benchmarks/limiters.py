@@ -11,20 +11,19 @@ that of `mini_dnn.profiling.bracket` for the same problem.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from brackets import times
+from command_line import add_out, head, write
 from counters import PERCENT, limit_cases
 from counters_compare import measured
 
 from mini_dnn.checking.launches import shared_limit
-from mini_dnn.measuring.machine import commit
+from mini_dnn.cli import status_of
 from mini_dnn.profiling.bracket import BUSY, LATENCY
 from mini_dnn.variant import Variant
 from mini_dnn.variant.plan import Launch
@@ -106,9 +105,9 @@ def main(words: Sequence[str] | None = None) -> int:
     """Print a line for each variant, and how many agree."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("--out", type=Path, required=True)
+    add_out(parser, required=True)
     given = parser.parse_args(words)
-    found = []
+    about, found = head(), []
     for row in rows():
         found.append(row)
         shares = sorted(row["ncu_shares"].items(), key=lambda item: -item[1])[:2]
@@ -118,10 +117,10 @@ def main(words: Sequence[str] | None = None) -> int:
             f"{agrees} {row['variant']:26} {row['limiter']:28} ncu: {row['ncu_limiter']:28} {busy}",
             flush=True,
         )
-    given.out.write_text(json.dumps({"commit": commit(), "rows": found}, indent=1) + "\n")
+    write(given.out, {**about, "rows": found})
     print(summary(found))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(status_of(main))

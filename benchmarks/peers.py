@@ -15,6 +15,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,12 @@ import peers_ours
 import peers_picture
 from peers_common import TIMING, Budget, Clock, DefaultStream, Session
 from peers_problems import Subject, layers, network
+from picture_files import check_picture, save_picture
 
-from mini_dnn.cli.common import DIFFERS, WRONG_USE, check_output
+from mini_dnn.cli import status_of
+from mini_dnn.cli.common import DIFFERS, check_output
 from mini_dnn.device import Device, open_device
-from mini_dnn.errors import MiniDnnError, UsageError
+from mini_dnn.errors import UsageError
 from mini_dnn.measuring.bench import head_of
 from mini_dnn.measuring.inference import Program
 from mini_dnn.report.peers import SCHEMA, PeersFile, content_of
@@ -123,9 +126,7 @@ def subjects_of(batch: int, program: Program) -> list[Subject]:
 def run(args: argparse.Namespace) -> int:
     """Measure, or read existing measurements, and draw."""
     check_output("--out", args.out, force=True)
-    check_output("--picture", args.picture, force=True)
-    if args.picture:
-        peers_picture.check_form(args.picture)
+    check_picture(args.picture)
     if args.stored and not args.picture:
         raise UsageError("--from reads what --picture draws; add --picture FILE.svg")
     if args.stored and args.out:
@@ -134,7 +135,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--budget {args.budget}: expected a positive number of seconds")
     record = peers_picture.read(args.stored) if args.stored else measured(args)
     if args.picture:
-        peers_picture.save(record, args.picture)
+        save_picture(partial(peers_picture.draw, record), args.picture)
         print(f"drawn: {args.picture}")
     return DIFFERS if any(row["wrong"] for row in record.skipped) else 0
 
@@ -155,8 +156,8 @@ def measured(args: argparse.Namespace) -> PeersFile:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status."""
-    lines = (__doc__ or "").splitlines()
-    parser = argparse.ArgumentParser(description=lines[0])
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     add = parser.add_argument
     add("--out", type=Path, metavar="FILE", help="write the results to this JSON file")
     add("--picture", type=Path, metavar="FILE", help="draw the results, as .svg or .png")
@@ -172,11 +173,8 @@ def main(words: Sequence[str] | None = None) -> int:
     add("--groups", nargs="+", choices=GROUPS, default=GROUPS, help="what to measure (default all)")
     add("--budget", type=float, default=BUDGET_S, metavar="S", help="seconds for each group of libraries")
     add("--data-dir", type=Path, help="folder with the four files of Fashion-MNIST")
-    try:
-        return run(parser.parse_args(words))
-    except MiniDnnError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return WRONG_USE
+    given = parser.parse_args(words)
+    return status_of(lambda: run(given))
 
 
 if __name__ == "__main__":

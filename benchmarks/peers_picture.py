@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from matplotlib.axes import Axes
@@ -12,11 +11,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from mini_dnn.errors import DataError, UsageError
+from mini_dnn.errors import DataError
 from mini_dnn.measuring.files import read_json, refuse
 from mini_dnn.report.peers import SCHEMAS, PeerRow, PeersFile, content_of
 from mini_dnn.report.tables import number
-from mini_dnn.report.theme import WIDTH, Theme, picture
+from mini_dnn.report.theme import WIDTH, Theme
 
 GROUPS = {
     "The two convolutions, sum": ("conv1", "conv2"),
@@ -26,7 +25,6 @@ GROUPS = {
 BAR = 0.24  # inches, height of a bar including the space to the next one
 GROUP = 0.75  # inches around the bars of a group
 PALE = 0.6  # opacity of the libraries' bars
-FORMS = (".svg", ".png")
 
 
 @dataclass(frozen=True)
@@ -36,18 +34,6 @@ class Bar:
     name: str
     ours: bool
     ms: float
-
-
-def check_form(path: Path) -> None:
-    """Check the file name of a picture.
-
-    Raises
-    ------
-    UsageError
-        It is neither SVG nor PNG.
-    """
-    if path.suffix not in FORMS:
-        raise UsageError(f"--picture {path}: a picture is written as {' or '.join(FORMS)}; name the file so")
 
 
 def read(file: Path) -> PeersFile:
@@ -144,10 +130,3 @@ def _chart(
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=30))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
-
-
-def save(record: PeersFile, path: Path) -> None:
-    """Write the picture with its own background, so that it is readable on light and dark pages."""
-    check_form(path)
-    drawn = picture(partial(draw, record))
-    path.write_bytes(drawn.png if path.suffix == ".png" else drawn.light_svg)

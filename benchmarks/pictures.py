@@ -16,7 +16,6 @@ random, because neither decoding nor kernels depend on them. The measurements ar
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import statistics
@@ -30,18 +29,22 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from command_line import add_out, check_variants, head, positive, write
 from PIL import Image
 from whole_networks import Row, opened, replayed, turns
 
 from mini_dnn import ops
+from mini_dnn.cli import status_of
 from mini_dnn.device import Device, open_device
+from mini_dnn.errors import MiniDnnError
 from mini_dnn.measuring.answers import GPU_BATCH
-from mini_dnn.measuring.machine import commit, cpu_name, versions
 from mini_dnn.measuring.pictures import Classifier
 from mini_dnn.measuring.pipeline import Spent
 from mini_dnn.nn.models.resnet import RESNET18, build
 from mini_dnn.nn.weights import WeightsInfo, save
+from mini_dnn.ops import Arrays
 from mini_dnn.ops.resnet import ResNetShape
+from mini_dnn.paths import ROOT
 from mini_dnn.pictures.decode import decode
 from mini_dnn.pictures.feed import Feed
 from mini_dnn.pictures.recipe import Recipe
@@ -52,11 +55,11 @@ from mini_dnn.variant import Variant, find
 WIDE, HIGH = 500, 375  # pixels of a picture, as for most pictures of ImageNet
 COARSE = 16  # the content is smoothed noise of this many pixels
 BATCHES = 200  # timed batches from page-locked memory
-WARM = 10  # files that are not counted
+ONE_BY_ONE = 300  # files, at most, that are read one at a time
+WARM = 10  # of them that are read before, and not counted
 SEED = 0
 TIMES, REPEATS = 64, 32  # how often pictures are in a file, and how often a file is named
 END_BYTES = 2000  # of the program's output, which contain its last lines
-ROOT = Path(__file__).parents[1]
 NOTE = "milliseconds; pictures drawn at random"
 
 
@@ -116,11 +119,19 @@ def throughput(
 
 
 def program(weights: Path, variant: Variant, names: Sequence[Path], kind: str, flags: Sequence[str]) -> Row:
-    """Run ``run.py classify`` and parse its output."""
+    """Run ``run.py classify`` and parse its output.
+
+    Raises
+    ------
+    MiniDnnError
+        It failed, and has printed why.
+    """
     words = [sys.executable, str(ROOT / "run.py"), "classify", *map(str, names), "--network", "resnet18"]
     words += ["--weights", str(weights), "--impl", variant.name, *flags]
     with tempfile.TemporaryFile("w+") as out:
-        subprocess.run(words, stdout=out, check=True)
+        done = subprocess.run(words, stdout=out, check=False)
+        if done.returncode:
+            raise MiniDnnError(f"run.py classify failed with the exit status {done.returncode}; see above")
         out.seek(max(0, out.tell() - END_BYTES))
         said = out.read().splitlines()[-2:]
     rate = re.search(r"^([\d,]+) of .* in ([\d.]+) s: ([\d,.]+) per second$", said[0])
@@ -139,9 +150,10 @@ def decoded_files(folder: Path, files: Iterable[Path], recipe: Recipe, times: in
     return {name: folder / f"{name}.npy" for name in forms}
 
 
-def pinned(variant: Variant, problem: ResNetShape, device: Device, count: int = BATCHES) -> Row:
-    """Measure consecutive batches in page-locked memory, and copies and kernels alone."""
-    arrays = dict(ops.find("resnet").inputs(problem, SEED))
+def served_ms(
+    variant: Variant, problem: ResNetShape, arrays: Arrays, device: Device, count: int
+) -> list[float]:
+    """Measure consecutive batches in page-locked memory: milliseconds a batch, in some runs of ``count``."""
     weights = {name: arrays[name] for name in problem.named("weight")}
     resident = Resident(variant, problem, weights, device)
     left = 0
@@ -162,7 +174,13 @@ def pinned(variant: Variant, problem: ResNetShape, device: Device, count: int = 
             yield (time.perf_counter() - start) * 1e3 / count
 
     with closing(resident):
-        ms = list(served())[1:]
+        return list(served())[1:]
+
+
+def pinned(variant: Variant, problem: ResNetShape, device: Device, count: int = BATCHES) -> Row:
+    """Measure consecutive batches in page-locked memory, and copies and kernels alone."""
+    arrays = dict(ops.find("resnet").inputs(problem, SEED))
+    ms = served_ms(variant, problem, arrays, device, count)
     images = device.pinned(arrays["images"].shape, arrays["images"].dtype)
     images[:] = arrays["images"]
     planned = variant.planned(problem, device.max_shared_bytes)
@@ -205,6 +223,24 @@ def said(row: Row) -> str:
     return f"{words} in batches of {row['batch']}, {row['workers']} workers; of the time: {', '.join(shares)}"
 
 
+def measured(variant: Variant, pictures: int, batch: int, device: Device) -> Iterator[Row]:
+    """Yield a row for each measurement."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        classifier = classifier_at_random(folder)
+        (folder / "pictures").mkdir()
+        files = draw_pictures(folder / "pictures", pictures)
+        decoded = decoded_files(folder, files[:batch], classifier.recipe, TIMES)
+        yield pinned(variant, replace(ResNetShape.like(RESNET18, batch), dtype="uint8"), device)
+        yield latency(classifier, variant, files[:ONE_BY_ONE], device)
+        for form, file in decoded.items():
+            kind, named = f"decoded, {form}", [file] * REPEATS
+            yield throughput(classifier, variant, named, GPU_BATCH, device, kind)
+            for flags in ([], ["--gpus", "1"]):
+                yield program(folder / "weights.h5", variant, named, f"classify, {form}", flags)
+        yield throughput(classifier, variant, [folder / "pictures"], batch, device, "files")
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """Measure, print and write."""
     raw = argparse.RawDescriptionHelpFormatter
@@ -212,42 +248,27 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--impl", default="networks/resnet18/v6_graph", help="a variant of the network (default: %(default)s)"
     )
-    parser.add_argument("--pictures", type=int, default=1024, help="number of files (default: %(default)s)")
+    parser.add_argument(
+        "--pictures", type=positive, default=1024, help="number of files (default: %(default)s)"
+    )
     parser.add_argument(
         "--batch",
-        type=int,
+        type=positive,
         default=64,
         help="batch size of all parts except the first (default: %(default)s)",
     )
-    parser.add_argument("--out", type=Path, help="write the results to this JSON file")
+    add_out(parser)
     given = parser.parse_args(words)
-    variant, rows = find(given.impl), list[Row]()
-    with closing(open_device("cuda")) as device, tempfile.TemporaryDirectory() as name:
-        about: Row = {"note": NOTE, "device": device.description, "cpu": cpu_name(), "commit": commit()}
-        about = {**about, "versions": versions(), "rows": rows}
-        folder = Path(name)
-        classifier = classifier_at_random(folder)
-        (folder / "pictures").mkdir()
-        files = draw_pictures(folder / "pictures", given.pictures)
-        decoded = decoded_files(folder, files[: given.batch], classifier.recipe, TIMES)
-        problem = replace(ResNetShape.like(RESNET18, given.batch), dtype="uint8")
-
-        def add(row: Row) -> None:
+    check_variants([given.impl], "resnet")
+    rows: list[Row] = []
+    with closing(open_device("cuda")) as device:
+        about = head([given.impl], note=NOTE, device=device.description)
+        for row in measured(find(given.impl), given.pictures, given.batch, device):
             rows.append(row)
             print(said(row), flush=True)
-            if given.out:
-                given.out.write_text(json.dumps(about, indent=1) + "\n")
-
-        add(pinned(variant, problem, device))
-        add(latency(classifier, variant, files[:300], device))
-        for form, file in decoded.items():
-            kind, named = f"decoded, {form}", [file] * REPEATS
-            add(throughput(classifier, variant, named, GPU_BATCH, device, kind))
-            for flags in ([], ["--gpus", "1"]):
-                add(program(folder / "weights.h5", variant, named, f"classify, {form}", flags))
-        add(throughput(classifier, variant, [folder / "pictures"], given.batch, device, "files"))
+            write(given.out, {**about, "rows": rows})
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(status_of(main))

@@ -25,7 +25,6 @@ exit status is 1.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import sys
@@ -35,18 +34,17 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from command_line import add_out, check_variants, head, listed, positive, some_of, whole, write
 from products_checks import OPERATION, Check, audit, compare, random_problems, status_of_rows
 
 from mini_dnn.cli import status_of
 from mini_dnn.device import Device, open_device
 from mini_dnn.device.base import Graph
 from mini_dnn.device.nvcc import build_cubin, nvcc_arch
-from mini_dnn.errors import MiniDnnError
-from mini_dnn.measuring.machine import commit, versions
+from mini_dnn.errors import MiniDnnError, UsageError
 from mini_dnn.ops import Arrays
 from mini_dnn.running.execute import Execution, compile_others
 from mini_dnn.variant import Launch, Planned, find
@@ -240,12 +238,15 @@ def timed(candidates: Sequence[Candidate], mode: Mode, device: Device, flops: fl
     return rows
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    """Measure, print and write."""
+def arguments() -> argparse.ArgumentParser:
+    """The flags."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument(
-        "--impl", required=True, help="variants, separated by commas; the others are compared with the first"
+        "--impl",
+        type=listed,
+        required=True,
+        help="variants, separated by commas; the others are compared with the first",
     )
     parser.add_argument(
         "--shapes",
@@ -253,17 +254,28 @@ def main(words: Sequence[str] | None = None) -> int:
         default=[],
         help="a problem, such as 4096,4096,4096,fp16,fp16; may be repeated",
     )
-    parser.add_argument("--random", type=int, default=0, help="number of additional problems of random sizes")
-    parser.add_argument("--multiple", type=int, default=1, help="number that divides random sizes")
     parser.add_argument(
-        "--seed", type=int, default=0, help="seed of random sizes and of the audit; default: %(default)s"
+        "--random", type=whole, default=0, help="number of additional problems of random sizes"
     )
-    parser.add_argument("--modes", default="burst,sustained", help="default: %(default)s")
+    parser.add_argument("--multiple", type=positive, default=1, help="number that divides random sizes")
+    parser.add_argument(
+        "--seed", type=whole, default=0, help="seed of random sizes and of the audit; default: %(default)s"
+    )
+    parser.add_argument(
+        "--modes", type=some_of(MODES), default="burst,sustained", help="default: %(default)s"
+    )
     parser.add_argument("--no-check", action="store_true", help="do not check results")
-    parser.add_argument("--out", type=Path, help="write the results to this JSON file")
-    given = parser.parse_args(words)
-    modes = [MODES[name] for name in given.modes.split(",")]
-    impl = given.impl.split(",")
+    add_out(parser)
+    return parser
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Measure, print and write."""
+    given = arguments().parse_args(words)
+    modes, impl = [MODES[name] for name in given.modes], given.impl
+    check_variants(impl, OPERATION.name)
+    if not given.shapes and not given.random:
+        raise UsageError("no product to measure; name one with --shapes, or a number with --random")
     columns = np.random.default_rng(given.seed)
     whole, brief = (None, None) if given.no_check else (compare, partial(audit, columns))
     rows: list[Row] = []
@@ -271,13 +283,13 @@ def main(words: Sequence[str] | None = None) -> int:
         problems = [OPERATION.parse(text) for text in given.shapes]
         chosen = list(random_problems(given.random, given.multiple, given.seed)) if given.random else []
         build_ahead([*problems, *(problem for problem, _ in chosen)], impl, device)
+        about = head(impl, note=NOTE, device=device.description)
         for problem in problems:
             rows += measure(problem, OPERATION.inputs(problem, 0), impl, modes, device, whole)
+            write(given.out, {**about, "rows": rows})  # after each one, in case that the run is interrupted
         for problem, arrays in chosen:
             rows += measure(problem, arrays, impl, [QUICK], device, brief)
-        if given.out:
-            about = {"note": NOTE, "device": device.description, "commit": commit(), "versions": versions()}
-            given.out.write_text(json.dumps({**about, "rows": rows}, indent=1) + "\n")
+            write(given.out, {**about, "rows": rows})
     return status_of_rows(rows, "problem")
 
 

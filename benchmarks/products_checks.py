@@ -11,6 +11,7 @@ import numpy as np
 
 from mini_dnn import ops
 from mini_dnn.cli.common import DIFFERS
+from mini_dnn.errors import UsageError
 from mini_dnn.ops import Arrays
 from mini_dnn.ops.gemm import GemmShape
 from mini_dnn.running.verify import verify
@@ -57,7 +58,15 @@ def status_of_rows(rows: Sequence[Mapping[str, Any]], what: str) -> int:
 
 
 def random_problems(count: int, multiple: int, seed: int) -> Iterator[tuple[Any, Arrays]]:
-    """Yield problems of random sizes in halves, with inputs from one pool."""
+    """Yield problems of random sizes in halves, with inputs from one pool.
+
+    Raises
+    ------
+    UsageError
+        No size up to `LARGEST` is a multiple of ``multiple``.
+    """
+    if multiple > LARGEST:
+        raise UsageError(f"--multiple {multiple}: random sizes are at most {LARGEST}")
     rng = np.random.default_rng(seed)
     pool = rng.standard_normal(LARGEST**2, np.float32).astype(np.float16)
     most = LARGEST // multiple

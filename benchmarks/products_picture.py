@@ -7,7 +7,6 @@ has a colour, and a name in the legend: ``"any size=RESULTS.json" "multiples of 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,31 +14,43 @@ from functools import partial
 from itertools import cycle
 from pathlib import Path
 
+from command_line import read
 from matplotlib.figure import Figure
-from peers_picture import check_form
+from picture_files import check_picture, save_picture
 
 from mini_dnn import ops
-from mini_dnn.report.theme import WIDTH, Theme, picture
+from mini_dnn.cli import status_of
+from mini_dnn.errors import DataError
+from mini_dnn.report.theme import WIDTH, Theme
 
 HEIGHT = 3.2  # inches
 
 
 def ratios(file: Path, base: str, variant: str) -> list[tuple[int, float]]:
-    """Return the FLOPs of each product, and how many times as fast as ``base`` ``variant`` is."""
+    """Return the FLOPs of each product, and how many times as fast as ``base`` ``variant`` is.
+
+    Raises
+    ------
+    DataError
+        A result was wrong, or no product was measured with both.
+    """
     times: dict[str, dict[str, float]] = {}
-    for row in json.loads(file.read_text())["rows"]:
+    for row in read(file)["rows"]:
         if "wrong" in row:
-            sys.exit(
+            raise DataError(
                 f"{file}: {row['variant']} at {row['problem']} is wrong: {row['wrong']}. Correct the "
                 "variant and measure again"
             )
         times.setdefault(row["problem"], {})[row["variant"]] = statistics.median(row["us"])
+    both = {text: found for text, found in times.items() if base in found and variant in found}
+    if not both:
+        known = dict.fromkeys(name for found in times.values() for name in found)
+        raise DataError(
+            f"{file} has no product with both {base} and {variant}, but with {', '.join(known)}. Choose two "
+            "of them with --base and --variant"
+        )
     parse = ops.find("gemm").parse
-    return sorted(
-        (parse(text).flops, found[base] / found[variant])
-        for text, found in times.items()
-        if base in found and variant in found
-    )
+    return sorted((parse(text).flops, found[base] / found[variant]) for text, found in both.items())
 
 
 def draw(found: Mapping[str, Sequence[tuple[int, float]]], base: str, variant: str, theme: Theme) -> Figure:
@@ -72,20 +83,19 @@ def main(words: Sequence[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("files", nargs="+", help="a file of products.py --random, or NAME=FILE")
-    parser.add_argument("--picture", type=Path, required=True)
-    parser.add_argument("--base", default="gemm/cublas")
-    parser.add_argument("--variant", default="gemm/v8")
+    parser.add_argument("--picture", type=Path, required=True, help="write this .svg or .png")
+    parser.add_argument("--base", default="gemm/cublas", help="default: %(default)s")
+    parser.add_argument("--variant", default="gemm/v8", help="default: %(default)s")
     given = parser.parse_args(words)
-    check_form(given.picture)
+    check_picture(given.picture)
     found = {}
     for text in given.files:
         name, _, file = text.rpartition("=")
         found[name or file] = ratios(Path(file), given.base, given.variant)
-    drawn = picture(partial(draw, found, given.base, given.variant))
-    given.picture.write_bytes(drawn.png if given.picture.suffix == ".png" else drawn.light_svg)
+    save_picture(partial(draw, found, given.base, given.variant), given.picture)
     print(f"{sum(map(len, found.values()))} products; {given.picture} written")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(status_of(main))

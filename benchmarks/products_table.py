@@ -6,20 +6,25 @@
 
 from __future__ import annotations
 
-import json
+import argparse
 import statistics
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from command_line import read
+
 from mini_dnn import ops
+from mini_dnn.cli import status_of
+from mini_dnn.errors import DataError
 from mini_dnn.paths import ROOT
+from mini_dnn.report.readmes import replaced
 from mini_dnn.report.tables import number
 
 RESULTS = Path(__file__).parent / "results" / "products"
 README = ROOT / "ladders" / "gemm" / "README.md"
-START, END = "<!-- products:start -->", "<!-- products:end -->"
+MARKER = "products"
 BASE = "gemm/cublas"
 NOTHING = "–"
 CUBES = (128, 256, 512, 1024, 2048, 4096, 8192)
@@ -42,12 +47,12 @@ NOW = Source("h100-fp16.json", "h100-chains.json", "h100-sustained.json")
 EARLIER = Source("h200-fp16.json", "h200-fp16-chains.json")
 
 
-def read(name: str | None, field: str, mode: str) -> Mapping[str, Times]:
+def medians(name: str | None, field: str, mode: str) -> Mapping[str, Times]:
     """Return the median times of a file's problems or chains in one mode."""
     found: dict[str, dict[str, float]] = {}
-    for row in json.loads((RESULTS / name).read_text())["rows"] if name else ():
+    for row in read(RESULTS / name)["rows"] if name else ():
         if "wrong" in row:
-            sys.exit(
+            raise DataError(
                 f"{name}: {row['variant']} at {row[field]} is wrong: {row['wrong']}. Correct the variant and "
                 "measure again"
             )
@@ -76,9 +81,12 @@ def name_of(m: int, n: int, k: int) -> str:
 def table() -> str:
     """The table in Markdown."""
     parse = ops.find("gemm").parse
-    products, earlier = read(NOW.products, "problem", "burst"), read(EARLIER.products, "problem", "burst")
-    chains, of_earlier = read(NOW.chains, "chain", "burst"), read(EARLIER.chains, "chain", "burst")
-    sustained = read(NOW.sustained, "problem", "sustained")
+    products, earlier = (
+        medians(NOW.products, "problem", "burst"),
+        medians(EARLIER.products, "problem", "burst"),
+    )
+    chains, of_earlier = medians(NOW.chains, "chain", "burst"), medians(EARLIER.chains, "chain", "burst")
+    sustained = medians(NOW.sustained, "problem", "sustained")
     lines = [
         "| product | cuBLAS, H100 | `gemm`: in order, early | ratios | chain | sustained "
         "| earlier code, H200: in order, early; chain |",
@@ -101,19 +109,14 @@ def table() -> str:
     return "\n".join(lines)
 
 
-def updated(text: str) -> str:
-    """Return the README with the table of today's results."""
-    before, start, rest = text.partition(START)
-    _, end, after = rest.partition(END)
-    if not (start and end):
-        sys.exit(f"{README}: expected {START} and, after it, {END}")
-    return f"{before}{START}\n\n{table()}\n\n{END}{after}"
-
-
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> int:
     """Write the README."""
-    README.write_text(updated(README.read_text(encoding="utf-8")), encoding="utf-8")
+    raw = argparse.RawDescriptionHelpFormatter
+    argparse.ArgumentParser(description=__doc__, formatter_class=raw).parse_args(words)
+    text = README.read_text(encoding="utf-8")
+    README.write_text(replaced(text, MARKER, table(), README), encoding="utf-8")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(status_of(main))

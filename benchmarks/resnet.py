@@ -23,6 +23,7 @@ from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import replace
 
 import numpy as np
+from command_line import check_variants
 from network_steps import measure_steps
 from products import build_plans
 from whole_networks import (
@@ -39,7 +40,6 @@ from whole_networks import (
     theirs,
     torch_version,
     verdict,
-    words_of,
     write,
 )
 
@@ -151,20 +151,22 @@ def rate(rows: Sequence[Row]) -> str:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Measure, print and write. Return 1 if a row is wrong."""
-    parser = arguments(__doc__ or "", "networks/resnet18/v5_fused,networks/resnet18/v6_graph")
-    parser.add_argument("--batches", default="1,8,32,64")
+    impl = "networks/resnet18/v5_fused,networks/resnet18/v6_graph"
+    parser = arguments(__doc__ or "", impl, batches="1,8,32,64")
     parser.add_argument("--build", action="store_true", help="only compile our kernels")
     given = parser.parse_args(words)
     budget = Budget(time.monotonic() + given.seconds)
-    variants = [find(name) for name in words_of(given.impl)]
+    check_variants(given.impl, OPERATION.name)
+    used = {} if given.build else torch_version()
+    variants = [find(name) for name in given.impl]
     course = OPERATION.course["batch-1"]
-    problems = [replace(course, N=int(word), dtype="fp16") for word in words_of(given.batches)]
+    problems = [replace(course, N=batch, dtype="fp16") for batch in given.batches]
     found: dict[str, list[Row]] = {"rows": [], "steps": []}
     with closing(open_device("cuda")) as device:
         build_plans([v.planned(p, device.max_shared_bytes) for v in variants for p in problems], device)
         if given.build:
             return 0
-        head = about(place_of(device), OPERATION, torch_version())
+        head = about(place_of(device), OPERATION, used)
         first = replace(problems[0], N=1)
         one = OPERATION.inputs(first, SEED)
         bound = float(OPERATION.bound(first, one, "fp16")["scores"].max())
@@ -172,7 +174,7 @@ def main(words: Sequence[str] | None = None) -> int:
             if not budget.left(f"batch {problem.N}"):
                 continue
             arrays = OPERATION.inputs(problem, SEED)
-            found["rows"] += measure(variants, problem, arrays, bound, words_of(given.modes), device, budget)
+            found["rows"] += measure(variants, problem, arrays, bound, given.modes, device, budget)
             if given.steps:
                 write(given.out, head, found)
                 steps = counted(measure_steps(variants[-1], problem, arrays, device, label), problem)

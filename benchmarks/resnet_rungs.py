@@ -18,12 +18,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
+from command_line import add_out, check_variants, counts, listed
 from products import build_plans
-from whole_networks import Budget, about, opened, place_of, program, replayed, sizes, turns, write
+from whole_networks import SEED, Budget, Row, about, opened, place_of, program, replayed, sizes, turns, write
 
 from mini_dnn import ops
 from mini_dnn.cli import status_of
@@ -36,9 +35,6 @@ from mini_dnn.variant import Launch, Planned, RoundTrip, Variant, find, names
 
 OPERATION = ops.find("resnet")
 COMPARED = 2  # images
-SEED = 0
-
-Row = dict[str, Any]
 
 
 def without_trips(planned: Planned) -> Planned:
@@ -147,9 +143,10 @@ def main(words: Sequence[str] | None = None) -> int:
     """Measure, print and write. Return 1 if a row is wrong."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("--impl", help="networks, separated by commas (default: all)")
+    parser.add_argument("--impl", type=listed, help="networks, separated by commas (default: all)")
     parser.add_argument(
         "--batches",
+        type=counts,
         default="1,8,64,4,16,32",
         help="batch sizes, measured in this order (default: %(default)s)",
     )
@@ -159,24 +156,27 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--seconds", type=float, default=float("inf"), help="begin nothing new after this time"
     )
-    parser.add_argument("--out", type=Path, help="write the results to this JSON file")
+    add_out(parser)
     given = parser.parse_args(words)
     budget = Budget(time.monotonic() + given.seconds)
-    chosen = given.impl.split(",") if given.impl else list(names("resnet"))
-    batches = [int(word) for word in given.batches.split(",")]
+    chosen, batches = given.impl or list(names("resnet")), given.batches
+    check_variants(chosen, OPERATION.name)
     rows: list[Row] = []
     with closing(open_device("cuda")) as device:
         head = about(place_of(device), OPERATION)
         whole = OPERATION.course.get(given.problem) or OPERATION.parse(given.problem)
         drawn = OPERATION.inputs(whole.with_batch(max(batches)), SEED)
         few = whole.with_batch(min(COMPARED, max(batches)))
-        variants = [find(name) for name in chosen if not find(name).limit_for(whole)]
+        variants = [find(name) for name in chosen]
         precisions = {"fp32", *(variant.precision for variant in variants)}
         right = Right.of(few, {**drawn, "images": drawn["images"][: few.N]}, precisions)
         for batch in batches:
             problem, arrays = whole.with_batch(batch), {**drawn, "images": drawn["images"][:batch]}
             for variant in variants:
-                if variant.limit_for(problem) or not budget.left(f"{variant.name}, batch {batch}"):
+                if limit := variant.limit_for(problem):
+                    print(f"  {variant.name}, batch {batch}: {limit}", flush=True)
+                    continue
+                if not budget.left(f"{variant.name}, batch {batch}"):
                     continue
                 rows.append(measure(variant, problem, arrays, right, device))
                 print(said(rows[-1]), flush=True)

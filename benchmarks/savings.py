@@ -21,12 +21,13 @@ from pathlib import Path
 from typing import Any
 
 import savings_programs
-from peers_picture import check_form
+from picture_files import check_picture, save_picture
 from savings_programs import OP, Program
 
-from mini_dnn.cli.common import DIFFERS, WRONG_USE, check_output
+from mini_dnn.cli import status_of
+from mini_dnn.cli.common import DIFFERS, check_output
 from mini_dnn.device import Device, open_device
-from mini_dnn.errors import CheckError, MiniDnnError, UsageError
+from mini_dnn.errors import CheckError, UsageError
 from mini_dnn.measuring.bench import state_of
 from mini_dnn.measuring.energy import Meter, Power, load, power
 from mini_dnn.measuring.files import read_json, refuse, write
@@ -37,7 +38,6 @@ from mini_dnn.measuring.savings import SCHEMAS, Method, SavingsFile, SavingsRow,
 from mini_dnn.report.document import to_markdown
 from mini_dnn.report.savings import gains_table, rows_table
 from mini_dnn.report.savings_page import plot
-from mini_dnn.report.theme import picture
 
 SIZE = 4096
 IMPL = ["gemm/v3_registers", "gemm/v5_mma_async", "gemm/v8_final", "gemm/v9_fp32"]
@@ -136,9 +136,7 @@ def read(file: Path) -> SavingsFile:
 def run(args: argparse.Namespace) -> int:
     """Measure, or read existing measurements; print tables and draw."""
     check_output("--out", args.out, force=True)
-    check_output("--picture", args.picture, force=True)
-    if args.picture:
-        check_form(args.picture)
+    check_picture(args.picture)
     if args.stored and args.out:
         raise UsageError("--from measures nothing that --out could write; leave one of them out")
     if not args.seconds > 0:
@@ -147,8 +145,7 @@ def run(args: argparse.Namespace) -> int:
     if record.rows:
         print("\n" + to_markdown([rows_table(record), gains_table(record)]))
     if args.picture and record.rows:
-        drawn = picture(partial(plot, record))
-        args.picture.write_bytes(drawn.png if args.picture.suffix == ".png" else drawn.light_svg)
+        save_picture(partial(plot, record), args.picture)
         print(f"drawn: {args.picture}")
     return DIFFERS if any(one["reason"].startswith("wrong") for one in record.skipped) else 0
 
@@ -166,7 +163,8 @@ def _run_on_gpu(args: argparse.Namespace) -> SavingsFile:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     add: Any = parser.add_argument
     add("--out", type=Path, metavar="FILE", help="write the results to this JSON file")
     add("--picture", type=Path, metavar="FILE", help="draw the results, as .svg or .png")
@@ -180,11 +178,8 @@ def main(words: Sequence[str] | None = None) -> int:
     add("--impl", nargs="+", default=IMPL, help=f"ours, beside cuBLAS (default {' '.join(IMPL)})")
     add("--size", type=int, default=SIZE, help=f"rows, columns and terms of the product (default {SIZE})")
     add("--seconds", type=float, default=Method().run_s, metavar="S", help="of each program's run")
-    try:
-        return run(parser.parse_args(words))
-    except MiniDnnError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return WRONG_USE
+    given = parser.parse_args(words)
+    return status_of(lambda: run(given))
 
 
 if __name__ == "__main__":

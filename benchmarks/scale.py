@@ -1,7 +1,14 @@
-"""Measure the engines. It starts Slurm, Dask and MPI on this machine.
+"""Measure the engines of `mini_dnn.work`. It starts Slurm, Dask and MPI on this machine.
 
-For example, ``python benchmarks/scale.py overhead --out FILE`` measures 10,000 empty items with two workers
-of each engine, compared with one empty call of the engine for each chunk.
+``python benchmarks/scale.py overhead --out FILE.json``
+
+- ``overhead``: 10,000 empty items with two workers of each engine, compared with one empty call of the engine
+  for each chunk;
+- ``costs``: the time until the first call of each engine has ended, of each further call, and of the main
+  process for each result and chunk;
+- ``engines``: items that sleep, with 1 to 8 workers of each engine.
+
+`scale_simulation.py` reads these files from ``results/scale``.
 """
 
 from __future__ import annotations
@@ -9,20 +16,26 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, wait
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import scale_dask
 import scale_slurm
+from command_line import add_out, head, positive, write
 
+from mini_dnn.cli import status_of
+from mini_dnn.errors import MiniDnnError, UsageError
+from mini_dnn.measuring.machine import load
 from mini_dnn.work import Engine, Item, Profile, Work, chunk, find_engine, read_profile, run_items
 
 HERE = Path(__file__).parent
@@ -33,6 +46,28 @@ SLURM = Profile(jobs_at_once=2, cpus=1, memory_gb=1, item_seconds=0.1)
 
 def nothing() -> None:
     """Do nothing."""
+
+
+def check_engines() -> None:
+    """Check that Slurm, Dask and MPI can be started here.
+
+    Raises
+    ------
+    UsageError
+        Something is not installed, or this is not root.
+    """
+    reasons = [f"Slurm: {reason}" for reason in (scale_slurm.why_not(),) if reason]
+    if find_spec("distributed") is None:
+        reasons.append("Dask: pip install distributed")
+    if find_spec("mpi4py") is None or shutil.which("mpiexec") is None:
+        reasons.append("MPI: apt-get install openmpi-bin and pip install mpi4py")
+    if reasons:
+        raise UsageError(f"this benchmark starts Slurm, Dask and MPI here. {'. '.join(reasons)}")
+
+
+def find_samples() -> None:
+    """Let workers import the items of `scale_items`."""
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 def overhead(engine: Engine, count: int, folder: Path) -> dict[str, float]:
@@ -77,7 +112,7 @@ def overhead(engine: Engine, count: int, folder: Path) -> dict[str, float]:
 @contextmanager
 def engines(folder: Path) -> Iterator[Mapping[str, tuple[str, Path | None]]]:
     """Start the engines. Yield each executor's name and its profile."""
-    os.environ["PYTHONPATH"] = str(HERE)
+    find_samples()
     slurm = folder / "slurm.toml"
     with scale_slurm.running(folder / "slurm"), scale_dask.running(folder / "dask") as dask:
         slurm.write_text("jobs_at_once = 2\ncpus = 1\nmemory_gb = 1\nitem_seconds = 60\n")
@@ -150,16 +185,31 @@ def all_costs(folder: Path) -> dict[str, Any]:
         read = {"local": Profile(), "slurm": SLURM, "dask": read_profile(started["dask"][1], "dask")}
         for name, profile in read.items():
             found[name] = costs(find_engine(name, profile, 2), folder / f"{name}-costs")
-        words = [*MPIEXEC, __file__, "cost", "--out", str(folder / "mpi.json")]
-        subprocess.run(words, check=True, env=os.environ | MPI)
-        found["mpi"] = json.loads((folder / "mpi.json").read_text())
+        found["mpi"] = of_mpi("costs", folder)
     return found
+
+
+def of_mpi(what: str, folder: Path, workers: int = 2, count: int = 1) -> Any:
+    """Measure MPI, which needs a program of its own: this one.
+
+    Raises
+    ------
+    MiniDnnError
+        It failed, and has printed why.
+    """
+    file = folder / "mpi.json"
+    words = [*MPIEXEC, __file__, what, "--inside-mpi", "--count", str(count), "--out", str(file)]
+    words[words.index("3")] = str(workers + 1)
+    status = subprocess.run(words, check=False, env=os.environ | MPI).returncode
+    if status:
+        raise MiniDnnError(f"mpiexec failed with the exit status {status}; see above")
+    return json.loads(file.read_text())
 
 
 def all_slept(folder: Path) -> list[dict[str, Any]]:
     """Measure each engine with 1 to 8 workers."""
     found = []
-    os.environ["PYTHONPATH"] = str(HERE)
+    find_samples()
     with scale_slurm.running(folder / "slurm"):
         for count in (1, 2, 4, 8):
             with scale_dask.running(folder / f"dask{count}", count) as dask:
@@ -168,55 +218,57 @@ def all_slept(folder: Path) -> list[dict[str, Any]]:
             found.append(slept("local", find_engine("local", Profile(), count), folder / f"l{count}"))
             profile = replace(SLURM, jobs_at_once=count, item_seconds=None)
             found.append(slept("slurm", find_engine("slurm", profile), folder / f"s{count}"))
-            words = [*MPIEXEC, __file__, "slept", "--out", str(folder / "mpi.json")]
-            words[words.index("3")] = str(count + 1)
-            subprocess.run(words, check=True, env=os.environ | MPI)
-            found.append(json.loads((folder / "mpi.json").read_text()))
+            found.append(of_mpi("engines", folder, count))
     return found
 
 
 def all_overheads(count: int, folder: Path) -> dict[str, Any]:
-    """Measure each engine. MPI needs a separate program."""
+    """Measure each engine with two workers."""
     figures: dict[str, Any] = {}
     with engines(folder) as started:
         for name, (executor, profile) in {"local": ("local", None), **started}.items():
             if name == "mpi":
-                words = [*MPIEXEC, __file__, "one", "--out", str(folder / "mpi.json"), "--count", str(count)]
-                subprocess.run(words, check=True, env=os.environ | MPI)
-                figures[name] = json.loads((folder / "mpi.json").read_text())
-                continue
-            read = SLURM if name == "slurm" else read_profile(profile, executor) if profile else Profile()
-            figures[name] = overhead(find_engine(executor, read, 2), count, folder / f"{name}-items")
+                figures[name] = of_mpi("overhead", folder, count=count)
+            else:
+                read = SLURM if name == "slurm" else read_profile(profile, executor) if profile else Profile()
+                figures[name] = overhead(find_engine(executor, read, 2), count, folder / f"{name}-items")
             print(name, figures[name], flush=True)
     return figures
 
 
-def main() -> None:
+def inside_mpi(what: str, count: int, folder: Path) -> dict[str, Any]:
+    """Measure MPI, in a program that ``mpiexec`` has started."""
+    engine = find_engine("mpi", Profile())
+    if what == "overhead":
+        return overhead(engine, count, folder)
+    return slept("mpi", engine, folder) if what == "engines" else costs(engine, folder)
+
+
+def main(words: Sequence[str] | None = None) -> int:
     """Measure, and write a file."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("what", choices=("overhead", "engines", "costs", "one", "slept", "cost"))
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--count", type=int)
-    args = parser.parse_args()
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser.add_argument("what", choices=("overhead", "costs", "engines"), help="what to measure, see above")
+    parser.add_argument(
+        "--count", type=positive, default=10_000, help="number of empty items (default: %(default)s)"
+    )
+    parser.add_argument("--inside-mpi", action="store_true", help=argparse.SUPPRESS)
+    add_out(parser, required=True)
+    args = parser.parse_args(words)
     with tempfile.TemporaryDirectory() as name:
-        figures: Any
+        folder = Path(name)
+        if args.inside_mpi:
+            write(args.out, inside_mpi(args.what, args.count, folder))
+            return 0
+        check_engines()
+        about = head(**load())
         if args.what == "engines":
-            figures = all_slept(Path(name))
-        elif args.what == "costs":
-            figures = all_costs(Path(name))
-        elif args.what == "cost":
-            figures = costs(find_engine("mpi", Profile()), Path(name))
-        elif args.what == "slept":
-            figures = slept("mpi", find_engine("mpi", Profile()), Path(name))
-        elif args.what == "one":
-            figures = overhead(find_engine("mpi", Profile()), args.count, Path(name))
+            figures = {"rows": all_slept(folder)}
         else:
-            figures = all_overheads(args.count or 10_000, Path(name))
-    if args.what == "overhead":
-        figures |= {"cores": os.cpu_count(), "load_1min": os.getloadavg()[0]}
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    args.out.write_text(json.dumps(figures, indent=1) + "\n")
+            figures = all_costs(folder) if args.what == "costs" else all_overheads(args.count, folder)
+    write(args.out, {**about, **figures})
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(status_of(main))

@@ -18,6 +18,7 @@ import json
 import os
 import re
 import resource
+import shlex
 import shutil
 import statistics
 import subprocess
@@ -30,14 +31,18 @@ from pathlib import Path
 from typing import Any
 
 import scale
+from command_line import counts, output, positive, write
 
-from mini_dnn.measuring.machine import commit, cpu_name
+from mini_dnn.cli import status_of
+from mini_dnn.errors import MiniDnnError
+from mini_dnn.measuring.machine import commit, cpu_name, versions
 from mini_dnn.paths import ROOT
 from mini_dnn.report.document import Table, markdown_table
+from mini_dnn.report.readmes import replaced
 
 RESULT = ROOT / "benchmarks/results/scale/grading.json"
 PAGE = ROOT / "docs/scale.md"
-START, END = "<!-- grading:start -->", "<!-- grading:end -->"
+MARKER = "grading"
 TITLES = {"local": "local", "slurm": "Slurm", "dask": "Dask", "mpi": "MPI"}
 SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 THREAD = re.compile(r"thread \([\d, ]+\) of block \([\d, ]+\)")
@@ -102,14 +107,22 @@ def reap() -> None:
             pass
 
 
-def graded(words: list[str], out: Path) -> dict[str, float]:
-    """Return the seconds of a command, of its own processes, and of all others on this machine."""
+def graded(words: list[str]) -> dict[str, float]:
+    """Return the seconds of a command, of its own processes, and of all others on this machine.
+
+    Raises
+    ------
+    MiniDnnError
+        The command failed. The message has the end of its output.
+    """
     busy, since, used = busy_s(), time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=os.environ | scale.MPI)
     took, busy = time.monotonic() - since, busy_s() - busy
     reap()
     now = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert done.returncode == 0, (out, done.stdout[-3000:], done.stderr[-3000:])
+    if done.returncode:
+        said = f"{done.stdout[-3000:]}{done.stderr[-3000:]}"
+        raise MiniDnnError(f"{shlex.join(words)} failed with the exit status {done.returncode}:\n{said}")
     cpu_s = now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
     return {"seconds": took, "cpu_s": cpu_s, "machine_cpu_s": busy}
 
@@ -133,7 +146,7 @@ def grading(count: int, workers: Sequence[int], others: bool, repeats: int, fold
                 before = ["taskset", "--cpu-list", ",".join(map(str, used))]
                 before += scale.MPIEXEC if name == "mpi" else [sys.executable]
                 out, load = folder / f"{name}{jobs}-{repeat}", os.getloadavg()[0]
-                took = graded([*before, *run, *more, "--out", str(out)], out)
+                took = graded([*before, *run, *more, "--out", str(out)])
                 found = earned(out)
                 first = first or found
                 runs.append(
@@ -203,46 +216,33 @@ def table(found: Mapping[str, Any]) -> str:
     return f"{shown}\n\n{found['cores']} cores ({found['cpu']}), commit `{found['commit'][:10]}`."
 
 
-def replaced(text: str, block: str) -> str:
-    """Replace the table between the page's markers.
-
-    Raises
-    ------
-    ValueError
-        The markers do not occur exactly once each.
-    """
-    before, _, rest = text.partition(START)
-    _, end, after = rest.partition(END)
-    if text.count(START) != 1 or text.count(END) != 1 or not end:
-        raise ValueError(f"{PAGE} needs one '{START}' and behind it one '{END}'")
-    return f"{before}{START}\n\n{block}\n\n{END}{after}"
-
-
-def main() -> None:
-    """Measure and write a file, or write the page from it."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--out", type=Path, default=RESULT)
-    parser.add_argument("--page", action="store_true", help="only write the page, from the file --out")
-    parser.add_argument("--count", type=int, default=100)
-    parser.add_argument(
-        "--workers", default="1,2,4", help="numbers of processes on this machine (default: %(default)s)"
-    )
-    parser.add_argument("--engines", choices=("all", "local"), default="all")
-    parser.add_argument("--repeats", type=int, default=1)
-    args = parser.parse_args()
+def main(words: Sequence[str] | None = None) -> int:
+    """Measure and write a file, or write the page from it. Return 1 if grades differ."""
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    add = parser.add_argument
+    add("--out", type=output, metavar="FILE", default=RESULT, help=f"default: {RESULT.relative_to(ROOT)}")
+    add("--page", action="store_true", help="only write the page, from the file --out")
+    add("--count", type=positive, default=100, help="number of submissions (default: %(default)s)")
+    add("--workers", type=counts, default="1,2,4", help="numbers of processes here (default: %(default)s)")
+    add("--engines", choices=("all", "local"), default="all", help="default: %(default)s")
+    add("--repeats", type=positive, default=1, help="runs of each (default: %(default)s)")
+    args = parser.parse_args(words)
     if args.page:
-        PAGE.write_text(replaced(PAGE.read_text(), table(json.loads(args.out.read_text()))))
-        return
+        block = table(json.loads(args.out.read_text()))
+        PAGE.write_text(replaced(PAGE.read_text(), MARKER, block, PAGE))
+        return 0
+    if args.engines == "all":
+        scale.check_engines()
+    about = {**commit(), "cores": len(os.sched_getaffinity(0)), "cpu": cpu_name(), "versions": versions()}
     adopt()
-    # With one, because speed-ups are relative to it
-    workers = sorted({1, *map(int, args.workers.split(","))})
+    workers = sorted({1, *args.workers})  # with one, because speed-ups are relative to it
     with tempfile.TemporaryDirectory() as name:
-        found = grading(args.count, workers, args.engines == "all", args.repeats, Path(name))
-    found |= {**commit(), "cores": len(os.sched_getaffinity(0)), "cpu": cpu_name()}
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    args.out.write_text(json.dumps(found, indent=1) + "\n")
+        found = about | grading(args.count, workers, args.engines == "all", args.repeats, Path(name))
+    write(args.out, found)
     print(table(found))
+    return int(not all(run["same_grades"] for run in found["runs"]))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(status_of(main))

@@ -1,11 +1,12 @@
 """Kill workers at random while items are computed, and count lost and repeated work.
 
-``python benchmarks/scale_kills.py 50`` kills 50 times: nine times out of ten a worker, otherwise the whole
-run.
+``python benchmarks/scale_kills.py 50 --out FILE.json`` kills 50 times: nine times out of ten a worker,
+otherwise the whole run.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import random
@@ -15,8 +16,15 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+
+from command_line import add_out, head, positive, write
+
+from mini_dnn.cli import status_of
+from mini_dnn.errors import MiniDnnError
+from mini_dnn.measuring.machine import load
 
 HERE = Path(__file__).parent
 SECONDS = 0.005  # of an item
@@ -43,7 +51,13 @@ def results(folder: Path) -> dict[str, int]:
 
 
 def killed(folder: Path, kills: int, seed: int = 0) -> dict[str, int]:
-    """Kill this often, or until all items are complete; let the same command finish, and count."""
+    """Kill this often, or until all items are complete; let the same command finish, and count.
+
+    Raises
+    ------
+    MiniDnnError
+        The program that computes the items failed, and has printed why.
+    """
     count, made, rng = kills * 3 * APART, 0, random.Random(seed)
     while made < kills and len(results(folder)) < count:
         with subprocess.Popen(program(folder, count, SECONDS)) as process:
@@ -59,9 +73,10 @@ def killed(folder: Path, kills: int, seed: int = 0) -> dict[str, int]:
                         made += 1
             process.kill()
         if process.returncode > 0:
-            raise RuntimeError("the program cannot run; it has printed why")
+            raise MiniDnnError("the program with the items failed; see above")
     kept = results(folder)
-    subprocess.run(program(folder, count, 0), check=True, stdout=subprocess.DEVNULL)
+    if subprocess.run(program(folder, count, 0), check=False, stdout=subprocess.DEVNULL).returncode:
+        raise MiniDnnError("some items have no result after the last run; see above")
     after = results(folder)
     computed = Counter((folder / "log").read_text().split())
     return {
@@ -75,6 +90,20 @@ def killed(folder: Path, kills: int, seed: int = 0) -> dict[str, int]:
     }
 
 
-if __name__ == "__main__":
+def main(words: Sequence[str] | None = None) -> int:
+    """Kill, print and write. Return 1 if work was lost or repeated."""
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser.add_argument("kills", type=positive, help="number of kills")
+    add_out(parser)
+    args = parser.parse_args(words)
+    about = head(**load())
     with tempfile.TemporaryDirectory() as name:
-        print(json.dumps(killed(Path(name), int(sys.argv[1])), indent=1))
+        found = killed(Path(name), args.kills)
+    print(json.dumps(found, indent=1))
+    write(args.out, {**about, **found})
+    return int(bool(found["lost"] or found["results_written_twice"]))
+
+
+if __name__ == "__main__":
+    sys.exit(status_of(main))

@@ -1,27 +1,37 @@
-"""A program that computes items: ``python scale_program.py EXECUTOR FOLDER COUNT SECONDS [PROFILE]``."""
+"""A program that computes items with two workers, for `scale_kills.py` and tests.
 
+``python benchmarks/scale_program.py local FOLDER 100 0.01`` computes 100 items of 0.01 seconds.
+"""
+
+import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-from mini_dnn.errors import MiniDnnError
+from command_line import whole
+
+from mini_dnn.cli import status_of
 from mini_dnn.work import Item, Profile, Work, find_engine, read_profile, run_items
 
 
-def main() -> int:
-    """Return the exit status: 0 if all items have a result, 1 if some have none, 2 for wrong use."""
-    executor, folder, count, seconds = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
-    profile = read_profile(Path(sys.argv[5]), executor) if len(sys.argv) > 5 else Profile()
-    items = [Item(f"item{at}", at) for at in range(count)]
-    common = {"log": str(folder / "log"), "seconds": seconds}
-    work = Work("scale_items:logged", items, folder / "results", common)
-    try:
-        found = run_items(work, find_engine(executor, profile, 2), folder / "jobs")
-    except MiniDnnError as error:
-        print(error)
-        return 2
+def main(words: Sequence[str] | None = None) -> int:
+    """Compute the items. Return 1 if some have no result."""
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser.add_argument("executor", help="local, slurm, dask or mpi")
+    parser.add_argument("folder", type=Path, help="a folder for results, jobs and the log")
+    parser.add_argument("count", type=whole, help="number of items")
+    parser.add_argument("seconds", type=float, help="seconds of an item")
+    parser.add_argument("profile", type=Path, nargs="?", help="a profile of the cluster")
+    args = parser.parse_args(words)
+    profile = read_profile(args.profile, args.executor) if args.profile else Profile()
+    items = [Item(f"item{at}", at) for at in range(args.count)]
+    common = {"log": str(args.folder / "log"), "seconds": args.seconds}
+    work = Work("scale_items:logged", items, args.folder / "results", common)
+    found = run_items(work, find_engine(args.executor, profile, 2), args.folder / "jobs")
     print(len(found.results), found.failures)
     return 1 if found.failures else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(status_of(main))

@@ -7,15 +7,19 @@
 
 from __future__ import annotations
 
+import argparse
 import heapq
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from mini_dnn.cli import status_of
 from mini_dnn.work import slurm
 
 RESULTS = Path(__file__).parent / "results/scale"
+ENGINES = ("local", "slurm", "dask", "mpi")
 
 
 @dataclass(frozen=True)
@@ -80,17 +84,18 @@ def measured_costs() -> dict[str, Costs]:
     """
     costs = json.loads((RESULTS / "costs.json").read_text())
     items = json.loads((RESULTS / "overhead.json").read_text())
-    run, found = costs.pop("run"), {}
-    for name, one in costs.items():
+    run, found = costs["run"], {}
+    for name in ENGINES:
         item_s = items[name]["ms_an_item_beside_the_engine"] / 1e3 - run["read_s"]
-        found[name] = Costs(**one, **run, item_s=item_s)
+        found[name] = Costs(**costs[name], **run, item_s=item_s)
     found["slurm"] = replace(found["slurm"], least_s=slurm.LEAST_S, most_s=slurm.MOST_S * slurm.LIMIT_PART)
     return found
 
 
 def compared() -> None:
     """Print measurements next to the simulation."""
-    for run in json.loads((RESULTS / "engines.json").read_text()):
+    runs = json.loads((RESULTS / "engines.json").read_text())
+    for run in runs if isinstance(runs, list) else runs["rows"]:  # older files have no head
         known = measured_costs()[run["engine"]]
         own = {name: run[name] for name in ("start_s", "least_s", "most_s")}  # the start of this run
         costs = replace(known, **own)
@@ -121,6 +126,14 @@ def planned() -> None:
             print(f"  {name:6}", *shown)
 
 
-if __name__ == "__main__":
+def main(words: Sequence[str] | None = None) -> int:
+    """Print both comparisons."""
+    raw = argparse.RawDescriptionHelpFormatter
+    argparse.ArgumentParser(description=__doc__, formatter_class=raw).parse_args(words)
     compared()
     planned()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(status_of(main))

@@ -16,9 +16,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from command_line import add_out, write
+
+from mini_dnn.cli import status_of
+from mini_dnn.errors import MiniDnnError
 from mini_dnn.measuring.machine import commit, cpu_name
 from mini_dnn.paths import ROOT
 
@@ -79,12 +84,19 @@ def submissions(folder: Path) -> list[str]:
 
 
 def grade(words: list[str]) -> tuple[str, float]:
-    """Run the command. Return its output and its seconds."""
+    """Run the command. Return its output and its seconds.
+
+    Raises
+    ------
+    MiniDnnError
+        It failed, and has printed why.
+    """
     since = time.monotonic()
     command = [sys.executable, str(ROOT / "run.py"), "grade", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     print(done.stdout + done.stderr, flush=True)
-    assert done.returncode == 0, f"the grader's exit status is {done.returncode}"
+    if done.returncode:
+        raise MiniDnnError(f"run.py grade failed with the exit status {done.returncode}; see above")
     return done.stdout, time.monotonic() - since
 
 
@@ -124,32 +136,33 @@ def _op_ms(found: dict[str, Any], name: str) -> float:
     return float(found[name]["op_ms"] or 0)
 
 
-def main() -> int:
+def main(words: Sequence[str] | None = None) -> int:
     """Grade twice, compare with the expectations, and write a file."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--device", choices=("cuda", "emulator"), default="cuda")
-    parser.add_argument("--weak-isolation", action="store_true")
-    args = parser.parse_args()
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser.add_argument("--device", choices=("cuda", "emulator"), default="cuda", help="default: %(default)s")
+    parser.add_argument("--weak-isolation", action="store_true", help="see run.py grade")
+    add_out(parser, required=True)
+    args = parser.parse_args(words)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "rubric.toml").write_text(RUBRIC)
         (folder / "profile.toml").write_text(PROFILE.format(workers=min(6, os.cpu_count() or 1)))
-        words = submissions(folder / "submissions")
-        words += ["--rubric", str(folder / "rubric.toml"), "--profile", str(folder / "profile.toml")]
-        words += ["--device", args.device, "--out", str(folder / "out")]
-        words += ["--weak-isolation"] if args.weak_isolation else []
-        _, first_s = grade(words)
-        again, again_s = grade(words)
+        command = submissions(folder / "submissions")
+        command += ["--rubric", str(folder / "rubric.toml"), "--profile", str(folder / "profile.toml")]
+        command += ["--device", args.device, "--out", str(folder / "out")]
+        command += ["--weak-isolation"] if args.weak_isolation else []
+        _, first_s = grade(command)
+        again, again_s = grade(command)
         found = records(folder / "out")
     wrong = [] if args.device == "emulator" else faults(found)
     wrong += [] if again.count("graded before") == len(found) else ["the second command graded again"]
     result = {**commit(), "cpu": cpu_name(), "weak_isolation": args.weak_isolation, "faults": wrong}
     result |= {"seconds": [round(first_s, 1), round(again_s, 1)], "submissions": found}
-    args.out.write_text(json.dumps(result, indent=1) + "\n")
+    write(args.out, result)
     print("\n".join(wrong) or "as expected")
     return int(bool(wrong))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(status_of(main))

@@ -24,6 +24,7 @@ from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import replace
 
 import numpy as np
+from command_line import check_variants, some_of
 from network_steps import measure_steps
 from products import build_plans
 from whole_networks import (
@@ -40,7 +41,6 @@ from whole_networks import (
     theirs,
     torch_version,
     verdict,
-    words_of,
     write,
 )
 
@@ -52,7 +52,7 @@ from mini_dnn.ops.vit import VitShape, score_bound
 from mini_dnn.variant import Launch, Planned, TensorMap, Variant, find
 
 OPERATION = ops.find("vit")
-QUICK = {"models": "base", "batches": "32", "modes": "default,eager,max-autotune", "seconds": 60.0}
+QUICK = {"models": ["base"], "batches": [32], "modes": ["default", "eager", "max-autotune"], "seconds": 60.0}
 
 
 def centred(scores: np.ndarray) -> np.ndarray:
@@ -139,28 +139,33 @@ def label(step: Launch, planned: Planned) -> str:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Measure, print and write. Return 1 if a row is wrong."""
-    parser = arguments(__doc__ or "", "networks/vit/fused")
-    parser.add_argument("--models", default="base,tiny", help="models at 224 pixels (default: %(default)s)")
-    parser.add_argument("--batches", default="32,1,256")
+    parser = arguments(__doc__ or "", "networks/vit/fused", batches="32,1,256")
+    parser.add_argument(
+        "--models",
+        type=some_of(("base", "tiny")),
+        default="base,tiny",
+        help="models at 224 pixels, in this order (default: %(default)s)",
+    )
     parser.add_argument("--quick", action="store_true", help="ViT-B/16 with 32 images, in a minute")
     given = parser.parse_args(words)
     for name, value in QUICK.items() if given.quick else ():
         setattr(given, name, value)
     budget = Budget(time.monotonic() + given.seconds)
-    variants = [find(name) for name in words_of(given.impl)]
+    check_variants(given.impl, OPERATION.name)
+    used = torch_version()
+    variants = [find(name) for name in given.impl]
     found: dict[str, list[Row]] = {"rows": [], "steps": []}
     with closing(open_device("cuda")) as device:
-        head = about(place_of(device), OPERATION, torch_version())
-        for title in words_of(given.models):
-            for batch in map(int, words_of(given.batches)):
+        head = about(place_of(device), OPERATION, used)
+        for title in given.models:
+            for batch in given.batches:
                 if not budget.left(f"{title}, batch {batch}"):
                     continue
                 problem = replace(OPERATION.course[title], N=batch, dtype="fp16")
                 arrays = OPERATION.inputs(problem, SEED)
                 if given.steps:
                     found["steps"] += measure_steps(variants[-1], problem, arrays, device, label)
-                modes = words_of(given.modes)
-                found["rows"] += measure(title, variants, problem, arrays, modes, device, budget)
+                found["rows"] += measure(title, variants, problem, arrays, given.modes, device, budget)
                 write(given.out, head, found)  # after each one, because compilation may take long
     return 0 if all(row["agrees"] for row in found["rows"]) else 1
 

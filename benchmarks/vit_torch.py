@@ -15,7 +15,6 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from mini_dnn.nn.models.vit import VitSizes
 from mini_dnn.nn.transformer import EPSILON
 
-COMPILED = ("default", "max-autotune")  # modes of torch.compile
 ATTENTION = {"": None, "cuDNN": SDPBackend.CUDNN_ATTENTION}  # PyTorch's own choice, and the fastest on Hopper
 
 Run = Callable[[], Any]

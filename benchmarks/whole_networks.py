@@ -1,6 +1,6 @@
 """Code shared by benchmarks of whole networks: candidates that take turns, ours and PyTorch's.
 
-`vit.py`, `resnet.py`, `resnet_rungs.py` and `pictures.py` use it.
+`vit.py`, `resnet.py`, `resnet_rungs.py`, `pictures.py` and `cpu_resnet.py` use it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from command_line import add_out, counts, listed, pytorch, some_of
 
 from mini_dnn.device import Device
 from mini_dnn.measuring import files
@@ -35,6 +36,7 @@ from mini_dnn.variant import Planned, Variant, find, names
 TURNS, TURN_S, REST_S = 5, 0.1, 0.05
 SHORT_S = 0.02  # of a turn without other candidates
 SEED = 0
+MODES = ("eager", "default", "max-autotune")  # of PyTorch
 NOTE = "milliseconds a forward pass, turn by turn"
 
 Row = dict[str, Any]
@@ -175,7 +177,7 @@ def turns(once: Callable[[int], float]) -> list[float]:
 def measured(
     mine: Sequence[Candidate], others: Iterable[Candidate], figures: Callable[[Candidate], Row]
 ) -> list[Row]:
-    """Yield a row for each candidate: ours take turns, then the last of ours with each of the others.
+    """Return a row for each candidate: ours take turns, then the last of ours with each of the others.
 
     ``figures`` returns further fields of a row, including the largest error.
     """
@@ -203,28 +205,30 @@ def verdict(row: Row) -> str:
     return "agrees" if row["agrees"] else f"WRONG: the bound is {row['bound']:.1e}"
 
 
-def arguments(text: str, impl: str) -> argparse.ArgumentParser:
-    """The options that all of these benchmarks have."""
+def arguments(text: str, impl: str, batches: str) -> argparse.ArgumentParser:
+    """The options of benchmarks beside PyTorch. ``text`` is that of ``--help``; the others are defaults."""
     parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--impl", default=impl, help="networks, separated by commas; PyTorch is compared with the last one"
+        "--impl",
+        type=listed,
+        default=impl,
+        help="networks, separated by commas; PyTorch is compared with the last one (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--batches", type=counts, default=batches, help="batch sizes, in this order (default: %(default)s)"
     )
     parser.add_argument(
         "--modes",
-        default="eager,default,max-autotune",
+        type=some_of(MODES),
+        default=",".join(MODES),
         help="modes of PyTorch; empty for none (default: %(default)s)",
     )
     parser.add_argument(
         "--seconds", type=float, default=float("inf"), help="begin nothing new after this time"
     )
     parser.add_argument("--steps", action="store_true", help="also show the time of each step of ours")
-    parser.add_argument("--out", type=Path, help="write the results to this JSON file")
+    add_out(parser)
     return parser
-
-
-def words_of(text: str) -> list[str]:
-    """Split at commas."""
-    return [word for word in text.split(",") if word]
 
 
 def place_of(device: Device) -> Place:
@@ -240,10 +244,14 @@ def about(place: Place, operation: Operation, more: Mapping[str, str] = MappingP
 
 
 def torch_version() -> dict[str, str]:
-    """The version of PyTorch."""
-    import torch
+    """The version of PyTorch.
 
-    return {"torch": torch.__version__}
+    Raises
+    ------
+    UsageError
+        It is not installed, or cannot use a GPU.
+    """
+    return {"torch": pytorch().__version__}
 
 
 def sizes(problem: Problem) -> str:
@@ -261,7 +269,6 @@ def program(name: str) -> Row:
 def write(path: Path | None, *parts: Mapping[str, Any]) -> None:
     """Write results, if a file was requested. An error that is not finite becomes None."""
     if path:
-        path.parent.mkdir(parents=True, exist_ok=True)
         content = {key: value for part in parts for key, value in part.items()}
         files.write({**content, "rows": [numbers(row) for row in content["rows"]]}, path, BatchesFile)
 

@@ -1,5 +1,8 @@
 """The parts of the attention benchmark that need no GPU: problems, the order of measurements, tables."""
 
+import json
+from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +12,8 @@ import pytest
 from attention_gpu import Bench, Candidate
 from attention_tables import medians, outcome, table, wrong_words
 
+from mini_dnn.errors import UsageError
+from mini_dnn.interop.calls import CALLS
 from mini_dnn.ops.attention import AttentionShape
 
 P = AttentionShape(1, 2, 65, 64)
@@ -32,7 +37,40 @@ def test_problems_of_the_command_line() -> None:
     words = ["--impl", "attention/v6", "--tokens", "197,1025", "--heads", "2,3", "--causal"]
     found = benchmark.problems_of(benchmark.parsed(words))
     assert found == [AttentionShape(2, 3, T, 64, causal=True) for T in (197, 1025)]
-    assert benchmark.problems_of(benchmark.parsed(["--impl", "x", "--tokens", ""])) == []
+    assert benchmark.problems_of(benchmark.parsed(["--impl", "x", "--tokens", "", "--random", "1"])) == []
+    for words in (["--tokens", ""], ["--heads", "12"]):
+        with pytest.raises(UsageError, match=r"with --tokens|--heads: expected the batch size"):
+            benchmark.problems_of(benchmark.parsed(["--impl", "x", *words]))
+
+
+def test_an_interrupted_run_keeps_what_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = SimpleNamespace(
+        __version__="2.11",
+        no_grad=nullcontext,
+        cuda=SimpleNamespace(current_device=lambda: 0),
+        backends=SimpleNamespace(cudnn=SimpleNamespace(version=lambda: 91900)),
+    )
+    device = SimpleNamespace(description="a GPU")
+    monkeypatch.setattr(benchmark, "pytorch", lambda: torch)
+    monkeypatch.setattr(CALLS, "device", lambda gpu: device)
+    monkeypatch.setattr(benchmark, "Bench", lambda *_: None)
+    monkeypatch.setattr(benchmark, "build_ahead", lambda *_: None)
+    measured: list[AttentionShape] = []
+
+    def measure_random(bench: Any, p: AttentionShape, impl: list[str]) -> tuple[list[Any], list[Any]]:
+        if measured:
+            raise KeyboardInterrupt
+        measured.append(p)
+        return [row("attention/v9", "written", 2.0)], [error("attention/v9", 1e-4)]
+
+    monkeypatch.setattr(benchmark, "measure_random", measure_random)
+    out = tmp_path / "random.json"
+    words = ["--impl", "attention/v9", "--tokens", "", "--random", "2", "--out", str(out)]
+    with pytest.raises(KeyboardInterrupt):
+        benchmark.main(words)
+    found = json.loads(out.read_text())
+    assert [len(found[name]) for name in ("rows", "random", "random_errors")] == [0, 1, 1]
+    assert (found["device"], found["versions"]["cudnn"]) == ("a GPU", "91900")
 
 
 def test_random_problems_are_spread() -> None:

@@ -7,6 +7,7 @@ import pytest
 from attention_counters import counted
 from matplotlib.figure import Figure
 
+from mini_dnn.errors import DataError
 from mini_dnn.profiling.ncu import Kernel
 from mini_dnn.report.theme import LIGHT
 
@@ -63,7 +64,7 @@ def test_files_of_counters_are_one_table() -> None:
     one = counters()
     assert attention_page.together([]) is None
     assert attention_page.together([one, {**one, "rows": []}]) == one
-    with pytest.raises(ValueError, match="several devices or problems"):
+    with pytest.raises(DataError, match="several devices or problems"):
         attention_page.together([one, {**one, "device": "another"}])
 
 
@@ -78,14 +79,3 @@ def test_the_picture_has_a_line_each_and_two_of_growth(left_out: set[str], lines
     assert isinstance(figure, Figure)
     (axes,) = figure.axes
     assert len(axes.lines) == lines
-
-
-def test_the_text_goes_between_the_markers() -> None:
-    page = f"before\n{attention_page.START}\nold\n{attention_page.END}\nafter\n"
-    new = attention_page.replaced(page, "new")
-    assert new.startswith("before\n")
-    assert new.endswith("after\n")
-    assert "old" not in new
-    assert attention_page.replaced(new, "new") == new
-    with pytest.raises(ValueError, match="needs one '<!-- measured:start -->'"):
-        attention_page.replaced("nothing", "new")

@@ -1,6 +1,7 @@
 """The benchmark of calls from Python: its measurements and its output."""
 
 import itertools
+import json
 from typing import Any
 
 import calls
@@ -40,7 +41,12 @@ def test_what_is_said() -> None:
 @pytest.mark.parametrize(("limit", "status"), [(20.0, 0), (1.0, 1)])
 def test_the_exit_status(limit: float, status: int, monkeypatch: Any, tmp_path: Any, capsys: Any) -> None:
     monkeypatch.setattr(calls, "measured", lambda *asked: FIGURES)
+    monkeypatch.setattr(calls, "versions_of", lambda libraries: dict.fromkeys(libraries, "1.0"))
+    monkeypatch.setattr(calls, "device_name", lambda: "a GPU")
     monkeypatch.setattr(too_slow, "__defaults__", (limit,))
     assert calls.main(["--out", str(tmp_path / "calls.json")]) == status
     assert "bare launch" in capsys.readouterr().out
-    assert '"us": 13.5' in (tmp_path / "calls.json").read_text()
+    found = json.loads((tmp_path / "calls.json").read_text())
+    assert found["rows"][-1]["us"] == 13.5
+    assert (found["device"], found["versions"]["PyTorch"], found["size"]) == ("a GPU", "1.0", 256)
+    assert found["commit"].keys() == {"commit", "dirty"}

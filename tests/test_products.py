@@ -21,9 +21,11 @@ from mini_dnn.cli.common import DIFFERS
 from mini_dnn.device import Device, open_device
 from mini_dnn.device.base import Graph
 from mini_dnn.device.emulator.emulator import EmulatorDevice
+from mini_dnn.errors import DataError
 from mini_dnn.ops import Arrays
 from mini_dnn.ops.gemm import GemmShape
 from mini_dnn.paths import ROOT
+from mini_dnn.report.readmes import replaced
 from mini_dnn.running.execute import Execution
 from mini_dnn.variant import find
 
@@ -72,12 +74,7 @@ def test_without_a_gpu_a_benchmark_says_so(name: str) -> None:
 
 def test_the_table_of_the_readme_is_that_of_the_results() -> None:
     text = products_table.README.read_text(encoding="utf-8")
-    assert products_table.updated(text) == text
-
-
-def test_a_table_without_markers_is_refused() -> None:
-    with pytest.raises(SystemExit, match="expected <!-- products:start -->"):
-        products_table.updated("# Products\n")
+    assert replaced(text, products_table.MARKER, products_table.table(), products_table.README) == text
 
 
 def test_late_plans_wait_for_what_is_ahead() -> None:
@@ -172,7 +169,7 @@ def test_a_file_with_wrong_products_is_not_drawn(tmp_path: Path) -> None:
     row = {"problem": "8,8,8,fp16,fp16", "variant": "a", "mode": "random", "us": [1.0]}
     file = tmp_path / "random.json"
     file.write_text(json.dumps({"rows": [row, {**row, "variant": "b", "wrong": "2 of 64"}]}))
-    with pytest.raises(SystemExit, match=r"b at 8,8,8,fp16,fp16 is wrong: 2 of 64\. Correct the variant"):
+    with pytest.raises(DataError, match=r"b at 8,8,8,fp16,fp16 is wrong: 2 of 64\. Correct the variant"):
         products_picture.ratios(file, "a", "b")
 
 

@@ -60,8 +60,3 @@ def test_the_page_has_the_measured_table() -> None:
     assert scale_grading.table(found) in scale_grading.PAGE.read_text()
     assert {run["graded"] for run in found["runs"]} == {found["submissions"]}
     assert all(run["same_grades"] for run in found["runs"])
-
-
-def test_a_page_without_its_markers_is_refused() -> None:
-    with pytest.raises(ValueError, match="needs one"):
-        scale_grading.replaced(scale_grading.START, "table")

@@ -74,7 +74,7 @@ def test_rows_are_written_so_that_the_report_can_read_them(
         return {**sizes, "max_error": errors[one.name], "bound": 1e-2}
 
     rows = whole_networks.measured(candidates[:1], candidates[1:], figures)
-    place, out = Place(name="a GPU", cpu="", state=None), tmp_path / "new" / "file.json"
+    place, out = Place(name="a GPU", cpu="", state=None), tmp_path / "file.json"
     head = whole_networks.about(place, vit.OPERATION, {"torch": "2.11"})
     whole_networks.write(out, head, {"rows": rows, "steps": []})
     content = batches_file(read_json(out), out)

@@ -59,12 +59,6 @@ def updated(
         start, end = f"<!-- {marker}:start -->", f"<!-- {marker}:end -->"
         if (text.count(start), text.count(end)) == (0, 0):
             continue
-        before, _, rest = text.partition(start)
-        _, found_end, after = rest.partition(end)
-        if (text.count(start), text.count(end)) != (1, 1) or not found_end:
-            raise UsageError(
-                f"{path}: expected one '{start}' and after it one '{end}'; correct the markers first"
-            )
         folder = path.parent.relative_to(root)
         match marker:
             case "savings":
@@ -73,7 +67,7 @@ def updated(
                 block = _batches(boards, batches, folder)
             case _:
                 block = _block(boards, folder)
-        found[path] = (is_now, f"{before}{start}\n\n{block}\n\n{end}{after}")
+        found[path] = (is_now, replaced(text, marker, block, path))
     if not found:
         raise UsageError(
             f"no README under {root} has a place for a table; put '<!-- op-times:start -->' and "
@@ -81,6 +75,24 @@ def updated(
             "ladders/*/README.md"
         )
     return found
+
+
+def replaced(text: str, marker: str, block: str, path: Path) -> str:
+    """Replace the text between the two markers of a page.
+
+    Raises
+    ------
+    UsageError
+        The markers do not occur exactly once each, in this order.
+    """
+    start, end = f"<!-- {marker}:start -->", f"<!-- {marker}:end -->"
+    before, _, rest = text.partition(start)
+    _, found_end, after = rest.partition(end)
+    if (text.count(start), text.count(end)) != (1, 1) or not found_end:
+        raise UsageError(
+            f"{path}: expected one '{start}' and after it one '{end}'; correct the markers first"
+        )
+    return f"{before}{start}\n\n{block}\n\n{end}{after}"
 
 
 def _savings(savings: Sequence[Savings], op: str) -> str:
