@@ -179,6 +179,15 @@ def test_counters_do_not_depend_on_the_number_of_threads(launches: dict[str, Cou
     assert found.accesses == one(launches, "nested_trips 6").accesses
 
 
+def test_blocks_that_wait_for_later_ones(device: CountedEmulator) -> None:
+    module = device.compile(Path(__file__).parent / "kernels" / "barriers.cu", {})
+    flags, out = (device.empty(name, (4,), np.int32) for name in ("flags", "out"))
+    device.copy_in(flags, np.zeros(4, np.int32))
+    device.launch(module, "last_to_first", (4,), (64,), (flags, out, np.int32(0)))
+    (found,) = counters([device.launches[-1]])
+    assert found.sum("instructions", "global", "store") == 4  # all blocks are counted
+
+
 def test_blocks_of_a_cluster_with_dynamic_shared_memory(device: CountedEmulator) -> None:
     size = 8
     module = device.compile(Path(__file__).parent / "kernels" / "cluster.cu", {"PTX_BULK": 1})
