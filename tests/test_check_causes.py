@@ -58,7 +58,7 @@ def test_findings_with_one_cause(found: list[Finding], cause: int, where: list[C
     (one,) = mistakes(zip(where, found, strict=True))
     told = one.told()
     assert (told.kind, told.place) == (found[cause].kind, found[cause].place)
-    assert one.met == list(dict.fromkeys(where))
+    assert one.met == list(dict.fromkeys([where[cause], *where])), "what is described is at the first one"
     assert all(effect in [replace(f, effects=()) for f in found] for effect in told.effects)
 
 
@@ -108,7 +108,7 @@ def test_report() -> None:
     first, second = report.as_dict()["findings"]
     assert [effect["kind"] for effect in first["effects"]] == ["uninitialised"]
     assert first["effects"][0]["place"]["line"] == 14
-    assert [shape["N"] for shape in first["shapes"]] == [1, 2]
+    assert [shape["N"] for shape in first["shapes"]] == [2, 1], "the race is at the second"
     assert [shape["N"] for shape in second["shapes"]] == [2, 3]
 
 

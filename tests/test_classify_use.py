@@ -11,13 +11,26 @@ from classify_samples import weights as weights
 
 from mini_dnn import datasets
 from mini_dnn.cli import classified, main
+from mini_dnn.cli.classified import Outputs
 from mini_dnn.cli.formats import plain
 from mini_dnn.datasets import names
-from mini_dnn.errors import MiniDnnError
+from mini_dnn.errors import MiniDnnError, UsageError
 from mini_dnn.measuring import answers
 from mini_dnn.measuring.kept import Answers
 from mini_dnn.measuring.likeliest import top
 from mini_dnn.measuring.pipeline import Spent
+
+
+def test_a_file_that_another_run_has_just_written_is_left_alone(tmp_path: Path) -> None:
+    """Both runs found no file when they began."""
+    file = tmp_path / "results.json"
+    late, forced = (Outputs({"json": str(file)}, force) for force in (False, True))
+    file.write_text("the other run's results")
+    with pytest.raises(UsageError, match=r"results\.json already exists; name another file"), late.alone():
+        pytest.fail("it would be replaced")
+    with forced.alone():
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["results.json"], "no lock is left"
 
 
 def test_files_that_exist_are_left_alone(

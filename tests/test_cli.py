@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from mini_dnn.cli import common, main
+from mini_dnn.device import Device
+from mini_dnn.errors import DeviceError
 from mini_dnn.paths import ROOT
 from mini_dnn.report.page import TITLE
 
@@ -95,6 +97,9 @@ def test_wrong_accuracy_is_reported_and_fails(capsys: pytest.CaptureFixture[str]
         (["bench", "--impl", "m9"], r"no variant 'm9'"),
         (["bench", "--out", "no/such/x.json"], r"there is no folder"),
         (["bench", "--out", "."], r"--out \. is a folder; name a file in it"),
+        (["bench", "--out", "-"], r"--out -: the output is a file here, not standard output; name a file"),
+        (["report", "--readmes", "--out", "x"], r"--out and --force are for a report"),
+        (["report", "--check", "--force"], r"--readmes and --check are about the READMEs; use them in two"),
         (["bench", "--budget", "nan"], r"--budget nan: expected"),
         (["bench", "--batch", "\u00b2"], r"expected integers separated by commas"),
         (["bench", "--impl", "m1,m3/cublas", "--device", "emulator", *SYNTHETIC], r"m3/cublas needs a GPU"),
@@ -183,6 +188,18 @@ def test_bench_writes_what_a_figure_needs(capsys: pytest.CaptureFixture[str], tm
     assert len(record["rows"][2]["code_hash"]) == 64
     assert len(record["rows"][2]["source_hash"]) == 64
     assert record["rows"][3]["flops"] == 2 * 16 * 196 * 20 * 34 * 34
+
+
+def test_bench_without_a_gpu_names_what_needs_none(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def lacks(_: str) -> Device:
+        raise DeviceError("there is no driver")
+
+    monkeypatch.setattr("mini_dnn.cli.bench.open_device", lacks)
+    status, _, err = run(capsys, "bench", "softmax")
+    assert status == 2
+    assert "bench measures on a GPU: there is no driver. Without a GPU, 'run.py profile' estimates" in err
 
 
 def test_bench_keeps_what_it_has_when_a_later_variant_fails(

@@ -197,5 +197,6 @@ def test_a_failure_names_the_command_that_reproduces_it(tmp_path: Path) -> None:
     text = QUICK.replace("2, 2, 9, 21, 3, 2, 5", "2, 3, 9, 9, 3, 3, 3")  # three channels
     message = earned(tmp_path, Wrong(), text)["correct"].message
     assert message.endswith(
-        "\nreproduce it: run.py run layers/custom --shapes 2,3,9,9,3,3,3 --seed 1 --check"
+        "\nreproduce it, with the folder of your variant in place of FOLDER: "
+        "run.py run FOLDER --shapes 2,3,9,9,3,3,3 --seed 1 --check"
     )

@@ -159,7 +159,7 @@ def test_the_summary_counts_points_checks_and_mistakes() -> None:
         grade("dan", checks=(right, fast), refused="a cheat"),
     ]
     text = written(*grades)["staff/summary.md"]
-    assert "4 submissions: mean 1.25, median 0.00 of 5 points. 1 got no credit" in text
+    assert "4 submissions: mean 1.25, median 0.00 of 5 points. Refused: 1;" in text
     assert re.search(r"^   0\.00 to    0\.50     3  #{40}$", text, re.MULTILINE)
     assert re.search(r"^   4\.50 to    5\.00     1  #{13}$", text, re.MULTILINE)
     assert "| `a: correct` | 2 | 2 | 0 | 1.00 | 4 |" in text

@@ -111,6 +111,19 @@ def test_a_link_to_a_heading_that_is_gone_becomes_text() -> None:
     assert "x [y](#a) [z](https://example.org/#q)" in pruned(pages, ["a.md", "b.md"], [])["a.md"]
 
 
+def test_a_link_over_two_lines_becomes_text() -> None:
+    page = "# A\n\nRead [the\nother page](b.md), [that\npart](#lost) and [this\npart](#a) at [0, 1).\n"
+    page += "\n[c](c.md) ([d\ne](d.md))\n"
+    assert broken_links({"a.md": page}, ["a.md"]) == ["a.md: b.md", "a.md: #lost", "a.md: c.md", "a.md: d.md"]
+    found = pruned({"a.md": page}, ["a.md"], [])["a.md"]
+    assert found == "# A\n\nRead the\nother page, that\npart and [this\npart](#a) at [0, 1).\n\nc\n"
+
+
+def test_a_row_that_only_leads_to_a_heading_that_is_gone_is_removed() -> None:
+    page = "# A\n\n| to | read |\n| --- | --- |\n| add | [b](#lost) |\n| run | [a](#a), [b](#lost) |\n"
+    assert pruned({"a.md": page}, ["a.md"], [])["a.md"].splitlines()[4:] == ["| run | [a](#a), b |"]
+
+
 def test_the_site_has_the_pages_that_are_there() -> None:
     config = """watch: [../../README.md, ../../docs, ../../ladders]
 nav:

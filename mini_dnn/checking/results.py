@@ -73,7 +73,7 @@ class Report:
         """Each mistake once, by its cause, with the problems at which it was found."""
         found = [(result.problem, finding) for result in self.results for finding in result.findings]
         problems = [result.problem for result in self.results]
-        told = sorted(mistakes(found), key=lambda one: problems.index(one.met[0]))
+        told = sorted(mistakes(found), key=lambda one: min(map(problems.index, one.met)))
         return {self._noted(one.told(), one.met): one.met for one in told}
 
     def _noted(self, finding: Finding, problems: list[Any]) -> Finding:
