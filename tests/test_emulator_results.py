@@ -31,9 +31,26 @@ def test_comparisons_of_nan_are_false_except_the_operator(kernels: Kernels) -> N
 
 def test_halves_have_one_nan(kernels: Kernels) -> None:
     one, two = 0x3C00, 0x4000
-    arithmetic = [0x7FFF] * 6 + [0x7FFF, one, 0x7FFF]
+    arithmetic = [0x7FFF] * 6 + [one, 0x7FFF]
     relu = [0x7FFF, 0, two, 0x7FFF, 0]
-    assert results(kernels, "halves", 14, NAN, INFINITY) == arithmetic + relu
+    assert results(kernels, "halves", 13, NAN, INFINITY) == arithmetic + relu
+
+
+@pytest.mark.parametrize(
+    ("bits", "half", "bfloat"),  # as an H100 converts them
+    [
+        (0x7FF8000000000000, 0x7E00, 0x7FC0),
+        (0xFFF8000000000000, 0xFE00, 0xFFC0),
+        (0x7FFFFFFFFFFFFFFF, 0x7FFF, 0x7FFF),
+        (0x7FF0000000000001, 0x7E00, 0x7FC0),
+        (0x7FF4000000000000, 0x7F00, 0x7FE0),
+        (0xFFFC123456789ABC, 0xFF04, 0xFFE0),
+    ],
+)
+def test_a_nan_of_a_double_keeps_its_highest_digits(
+    kernels: Kernels, bits: int, half: int, bfloat: int
+) -> None:
+    assert results(kernels, "nan_of_doubles", 3, np.uint64(bits)) == [half, half, bfloat]
 
 
 def test_conversions_of_nan(kernels: Kernels) -> None:

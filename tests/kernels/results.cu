@@ -25,7 +25,6 @@ extern "C" __global__ void halves(unsigned* out, float nan, float infinity) {
   const __half2 pair = __floats2half2_rn(nan, 1.0f);
   NEXT __half_as_ushort(h);
   NEXT __half_as_ushort(__float2half(-nan));
-  NEXT __half_as_ushort(__double2half(double(nan)));
   NEXT __half_as_ushort(h * one);
   NEXT __half_as_ushort(endless - endless);
   NEXT __half_as_ushort(__hfma(endless, __float2half(0.0f), one));
@@ -38,6 +37,14 @@ extern "C" __global__ void halves(unsigned* out, float nan, float infinity) {
   const __half2 cut = __hfma2_relu(pair, __half2half2(minus), __half2half2(__float2half(0.0f)));
   NEXT __half_as_ushort(cut.x);
   NEXT __half_as_ushort(cut.y);
+}
+
+extern "C" __global__ void nan_of_doubles(unsigned* out, unsigned long long bits) {
+  int i = 0;
+  const double nan = __longlong_as_double(bits);
+  NEXT __half_as_ushort(__double2half(nan));
+  NEXT __half_as_ushort(__half(nan));
+  NEXT __bfloat16_as_ushort(__double2bfloat16(nan));
 }
 
 extern "C" __global__ void conversions(unsigned long long* out, float nan, double wide_nan) {

@@ -16,7 +16,7 @@ inline uint16_t double_to_bfloat(double x) {
     const double rounded = (x + 0x1.8p-81) - 0x1.8p-81;
     return float_to_bfloat(__builtin_copysignf(float(rounded), float(x)));
   }
-  return float_to_bfloat(round_to_odd(x));
+  return x == x ? float_to_bfloat(round_to_odd(x)) : quiet_nan(x, 7);
 }
 
 namespace bf16 {
