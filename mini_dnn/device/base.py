@@ -64,9 +64,8 @@ class MappedBuffer:
         fault = self.geometry.fault(self.buffer.nbytes)
         if not fault and address % UNIT:
             fault = (
-                f"the buffer is {address % UNIT} bytes past a multiple of {UNIT} bytes, but tensor "
-                f"copies must "
-                "start at such a multiple: copy it to a separate buffer first"
+                f"the buffer is {address % UNIT} bytes past a multiple of {UNIT} bytes, but tensor copies "
+                "must start at such a multiple: copy it to a separate buffer first"
             )
         if fault:
             raise LaunchError(f"the tensor map of '{self.buffer.name}' cannot be created: {fault}")

@@ -122,9 +122,8 @@ class Fault:
     subscript: int | None  # for an array whose size C++ knows
     type: str
     home: tuple[int, ...] = ()  # the block that owns the shared memory of the array
-    detail: str = (
-        ""  # for a race: "same value", or how the value was read; otherwise "local": a variable of the thread
-    )
+    # For a race: "same value", or how the value was read; otherwise "local": a variable of the thread
+    detail: str = ""
 
 
 def explain_fault(fault: Fault) -> Finding:
@@ -169,9 +168,8 @@ def _out_of_bounds(f: Fault) -> Finding:
         return Finding(f.kind, what, f.kernel, f.own, f.type, cure=CURES[f.kind])
     count = prod(f.array.shape)
     end = count * f.array.itemsize
-    offset = (
-        max(f.offset, end) if f.offset >= 0 else f.offset
-    )  # a range that begins inside exceeds the array only at its end
+    # A range that begins inside exceeds the array only at its end
+    offset = max(f.offset, end) if f.offset >= 0 else f.offset
     flat = offset // f.array.itemsize
     verb = "update" if f.own.atomic else "write" if f.own.write else "read"
     if not f.array.memory or abs(f.offset) > FAR:
@@ -224,8 +222,8 @@ def _uninitialised(f: Fault) -> Finding:
     notes: tuple[str, ...] = ()
     if f.array.memory == "shared" and f.exited:
         notes = (
-            f"{f.exited} threads of the block had returned before: the elements that they should load "
-            f"are missing",
+            f"{f.exited} threads of the block had returned before: the elements that they should load are "
+            "missing",
         )
     return Finding(f.kind, what, f.kernel, f.own, index, cure=CURES[f.kind], notes=notes)
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +10,7 @@ from pathlib import Path
 from mini_dnn.device.base import Defines
 from mini_dnn.device.cache import cache_dir, key, may_compile, store, stored, work
 from mini_dnn.device.sources import INCLUDE, read_source, source_hash
-from mini_dnn.device.tools import HOMES
+from mini_dnn.device.tools import search
 from mini_dnn.errors import CompileError, DeviceError, SharedMemoryError
 from mini_dnn.progress import busy
 
@@ -28,13 +26,8 @@ ERROR_LINE = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): (?:catastrophic )?err
 
 
 def find_nvcc() -> Path | None:
-    """Find nvcc: in ``CUDA_HOME``, ``CUDA_PATH`` or ``CUDA_ROOT``, on the path, or in the usual folder."""
-    homes = [os.environ.get(name) for name in HOMES]
-    places = [Path(home, "bin", "nvcc") for home in homes if home]
-    on_path = shutil.which("nvcc")
-    places += [Path(on_path)] if on_path else []
-    places.append(Path("/usr/local/cuda/bin/nvcc"))
-    return next((p for p in places if p.is_file()), None)
+    """Find nvcc: see `mini_dnn.device.tools.search`."""
+    return search("nvcc")
 
 
 def require_nvcc(why: str, instead: str = "") -> Path:
