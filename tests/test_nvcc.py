@@ -149,7 +149,7 @@ def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> Path
 
 
 def test_results_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An equal file in a folder of the same name has the same cubin, but messages and line tables of its own."""
+    """An equal file in a folder of the same name has the same cubin, but messages of its own."""
     said = "ptxas info    : Compiling entry function 'k' for 'sm_80'\nptxas info    : Used 7 registers"
     log = stand_in(tmp_path, monkeypatch, f'echo "{said}" >&2\nfor file; do :; done\nprintf code > "$file"')
     copy = tmp_path / "copy" / tmp_path.name / "kernel.cu"
