@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from math import prod
 from pathlib import Path
 
@@ -24,13 +26,32 @@ class Place:
     @classmethod
     def at(cls, source: Path, file: str, line: int) -> Place | None:
         """Return the line if the file belongs to the kernel."""
-        files = source_files(source)
-        # Of two files with the same name, prefer this one
-        for path in sorted(files, key=lambda path: path != Path(file)):
-            if path.name == Path(file).name:
-                code = read_source(path).splitlines()
-                return cls(path.name, line, code[line - 1].strip() if 0 < line <= len(code) else "")
-        return None
+        names = shown_names(source)
+        same = [path for path in names if path.name == Path(file).name]
+        if not same:
+            return None
+        # A compiled file from the cache may have been that of another checkout
+        path = max(same, key=lambda path: _alike(path, Path(file)))
+        code = read_source(path).splitlines()
+        return cls(names[path], line, code[line - 1].strip() if 0 < line <= len(code) else "")
+
+
+def shown_names(source: Path) -> dict[Path, str]:
+    """The names of the kernel's files in messages, which are unique.
+
+    They are without folders, except for files that have the name of another one.
+    """
+    names: dict[Path, str] = {}
+    for path in source_files(source):
+        taken = path.name in names.values()
+        names[path] = os.path.relpath(path, source.resolve().parent) if taken else path.name
+    return names
+
+
+def _alike(path: Path, other: Path) -> int:
+    """The number of equal parts at the ends of two paths."""
+    pairs = zip(reversed(path.parts), reversed(other.parts), strict=False)
+    return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
 
 
 @dataclass(frozen=True)
