@@ -30,9 +30,9 @@ def busy(what: str) -> Iterator[None]:
     if not sys.stderr.isatty() or not _shown.acquire(blocking=False):
         yield
         return
-    from rich.console import Console
-
     try:
+        from rich.console import Console
+
         console = Console(stderr=True)
         with console.status(what) if console.is_terminal else nullcontext():
             yield

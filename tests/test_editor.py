@@ -18,6 +18,7 @@ from mini_dnn.device.finding import Finding, Party, Place
 from mini_dnn.device.nvcc import find_nvcc
 from mini_dnn.paths import ROOT
 from mini_dnn.variant import find, names
+from mini_dnn.variant.signatures import Kernels
 
 Output = pytest.CaptureFixture[str]
 KERNELS = [name for name in ("m1/tiled_direct", "m3/fusion", "softmax/v1_warp") if name in names()]
@@ -57,21 +58,42 @@ def test_with_cuda_it_names_the_toolkit(tmp_path: Path) -> None:
     assert "-xcuda" in arguments
 
 
+KERNEL = 'extern "C" __global__ void k(float* x) { x[0] = 1; }'
+
+
 def test_findings_are_lines_that_vs_code_reads() -> None:
     source = find("m1").source
     here, there = Place("kernel.cu", 29, "x[1]"), Place("kernel.cu", 31, "y[1]")
     race = Finding("race", "write of y[0]", "conv", own=Party(here, (), ()), other=Party(there, (), ()))
+    launch = Finding("launch", "too many threads", own=Party(Place("variant.py", 12, "x"), (), ()))
     nowhere = Finding("unwritten", "nobody wrote y[0]")
     lines = []
-    for finding in (race, nowhere):
+    for finding in (race, launch, nowhere):
         lines += problems_in(Report("m1", "conv2d", 0, (Result("3,5", finding),), "emulator", 90), source)
     (pattern,) = {task["problemMatcher"]["pattern"]["regexp"] for task in TASKS if task["problemMatcher"]}
     found = [match.groups() for line in lines if (match := re.fullmatch(pattern, line))]
     assert found == [
         (str(source), "29", "error", "race: write of y[0]"),
         (str(source), "31", "note", "the other one of 'race: write of y[0]'"),
+        (str(source.with_name("variant.py")), "12", "error", "launch: too many threads"),
         (str(source), "1", "error", "unwritten: nobody wrote y[0]"),
     ]
+
+
+def test_files_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    """A kernel may include another one. A cached library may have been compiled in another checkout."""
+    own, other = (tmp_path / name / "kernel.cu" for name in ("own", "other"))
+    for file, text in ((own, '#include "../other/kernel.cu"'), (other, KERNEL)):
+        file.parent.mkdir()
+        file.write_text(text)
+    place = Place("../other/kernel.cu", 1, KERNEL)
+    assert Kernels(own).signatures["k"].place == place
+    for named in (str(other), "/elsewhere/other/kernel.cu"):
+        assert Place.at(own, named, 1) == place
+    assert Place.at(own, "kernel.cu", 1) == Place("kernel.cu", 1, '#include "../other/kernel.cu"')
+    finding = Finding("fault", "it stopped", own=Party(place, (), ()))
+    report = Report("own", "conv2d", 0, (Result("3,5", finding),), "emulator", 90)
+    assert problems_in(report, own) == [f"{other}:1: error: fault: it stopped"]
 
 
 def test_tasks_have_real_verbs_and_flags(capsys: Output) -> None:

@@ -161,7 +161,7 @@ def test_nvcc_compiles_confined(server: ForkServer, tmp_path: Path) -> None:
     policy = Policy(readable=(str(source),), programs=True)
     with Confined(server, "compiler", arguments, policy, Limits(120), private) as process:
         assert process.ask({"defines": {"VALUE": 3}, "checked": False}) == b""
-        assert len(list(private.glob("cubin/*.cubin"))) == 1
+        assert len(list(private.glob("nvcc/*.cubin"))) == 1
         (source / "kernel.cu").write_text('#include "../secret.h"')
         with pytest.raises(Answered, match=r"secret\.h"):
             process.ask({"defines": {}, "checked": False})

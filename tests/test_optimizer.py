@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from mini_dnn.nn.layers import Parameter
-from mini_dnn.nn.optimizer import SGD, Adam, Muon, OneCycle
+from mini_dnn.nn.optimizer import Adam, Muon, OneCycle
 
 VALUE = np.array([1.0, -2.0, 3.0])
 GRADIENTS = np.random.default_rng(5).standard_normal((6, 3))
@@ -10,17 +10,6 @@ GRADIENTS = np.random.default_rng(5).standard_normal((6, 3))
 
 def parameter(dtype: type = np.float64) -> Parameter:
     return Parameter(VALUE.astype(dtype), np.zeros(3, dtype))
-
-
-def test_sgd_sums_decayed_gradients() -> None:
-    p = parameter()
-    optimizer = SGD({"p": p}, momentum=0.8)
-    for gradient in GRADIENTS:
-        p.grad = gradient
-        optimizer.step(0.1)
-    # Step t moves by 0.1 times the sum of 0.8^(t - s) g_s over s <= t.
-    moves = [sum(0.8 ** (t - s) * GRADIENTS[s] for s in range(t + 1)) for t in range(6)]
-    np.testing.assert_allclose(p.value, VALUE - 0.1 * sum(moves), rtol=1e-13)
 
 
 def test_adam_follows_the_paper() -> None:
@@ -89,11 +78,10 @@ def test_filling_muons_state_continues_bit_for_bit() -> None:
         np.testing.assert_array_equal(p.value, others[name].value)
 
 
-@pytest.mark.parametrize("make", [SGD, Adam])
-def test_steps_work_in_place_and_in_the_dtype_of_the_parameter(make: type[SGD] | type[Adam]) -> None:
+def test_steps_work_in_place_and_in_the_dtype_of_the_parameter() -> None:
     p = parameter(np.float32)
     array = p.value
-    optimizer = make({"p": p})
+    optimizer = Adam({"p": p})
     p.grad = np.ones(3, np.float32)
     optimizer.step(0.1)
     assert p.value is array
@@ -101,15 +89,14 @@ def test_steps_work_in_place_and_in_the_dtype_of_the_parameter(make: type[SGD] |
     assert (array < VALUE).all()
 
 
-@pytest.mark.parametrize("make", [SGD, Adam])
-def test_filling_the_state_continues_bit_for_bit(make: type[SGD] | type[Adam]) -> None:
+def test_filling_the_state_continues_bit_for_bit() -> None:
     p = parameter()
-    optimizer = make({"p": p})
+    optimizer = Adam({"p": p})
     for gradient in GRADIENTS[:3]:
         p.grad = gradient
         optimizer.step(0.1)
     q = Parameter(p.value.copy(), p.grad)
-    other = make({"p": q})
+    other = Adam({"p": q})
     for name, array in other.state().items():
         array[...] = optimizer.state()[name]
     for gradient in GRADIENTS[3:]:

@@ -12,6 +12,7 @@ from profile_samples import CLEAN, MEMCHECK, NSYS, RAW
 from mini_dnn.checking import sanitizer
 from mini_dnn.cli import main
 from mini_dnn.device import open_device, tools
+from mini_dnn.device.nvcc import find_nvcc
 from mini_dnn.device.tools import find_tool
 from mini_dnn.errors import DeviceError, LaunchError, MiniDnnError
 from mini_dnn.nn.models import lenet
@@ -169,6 +170,19 @@ class TestVerb:
         monkeypatch.setenv("PATH", "")
         monkeypatch.setenv("CUDA_HOME", str(tmp_path))
         assert find_tool("ncu") == tmp_path / "bin/ncu"
+
+    def test_compiler_and_disassembler_are_of_one_toolkit(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for folder in ("older", "newer"):
+            (tmp_path / folder / "bin").mkdir(parents=True)
+            for name in ("nvcc", "nvdisasm"):
+                (tmp_path / folder / "bin" / name).touch(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path / "older/bin"))
+        monkeypatch.setenv("CUDA_HOME", str(tmp_path / "newer"))
+        assert [find_nvcc(), find_tool("nvdisasm")] == [
+            tmp_path / "newer/bin" / name for name in ("nvcc", "nvdisasm")
+        ]
 
 
 class TestWorkload:

@@ -92,9 +92,8 @@ def _fresh(output: np.ndarray) -> np.ndarray:
 def _unwritten(operation: Operation, name: str, array: Array, missing: np.ndarray) -> Finding:
     first = f"{name}{array.index(np.unravel_index(int(np.argmax(missing)), missing.shape))}"
     what = (
-        f"{missing.sum()} of {missing.size} elements of {name} {array.shape} were not written by any "
-        f"thread; the "
-        f"first is {first}"
+        f"{missing.sum()} of {missing.size} elements of {name} {array.shape} were not written by any thread; "
+        f"the first is {first}"
     )
     where = tail(missing, array, operation.axes)
     return Finding("unwritten", what, array=first, cure=GRID, notes=(where,) if where else ())

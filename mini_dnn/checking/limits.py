@@ -150,9 +150,8 @@ def _bounds(planned: Planned, launch: Launch, verdict: Verdict) -> Finding | Non
     if not most or threads <= most:
         return None
     what = (
-        f"{launch.kernel} is declared __launch_bounds__({most}), but is launched with {threads:,} "
-        f"threads per "
-        "block: a GPU refuses the launch"
+        f"{launch.kernel} is declared __launch_bounds__({most}), but is launched with {threads:,} threads "
+        "per block: a GPU refuses the launch"
     )
     other = Party(declared, (), ()) if declared else None
     return Finding("launch", what, launch.kernel, _launched(planned, launch), "", other, CURES["bounds"])

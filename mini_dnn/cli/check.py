@@ -28,8 +28,7 @@ from mini_dnn.cli.common import (
 from mini_dnn.cli.log import add_log, logged
 from mini_dnn.cli.watch import add_watch
 from mini_dnn.device.emulator.checked import STEP_LIMIT, CheckedEmulator
-from mini_dnn.device.finding import Finding, Party
-from mini_dnn.device.sources import source_files
+from mini_dnn.device.finding import Finding, Party, shown_names
 from mini_dnn.errors import UsageError
 from mini_dnn.measuring.work_log import Tried
 from mini_dnn.ops.hints import SAME_AS
@@ -216,7 +215,8 @@ def problems_in(report: Report, source: Path) -> list[str]:
 
     A finding without a place refers to the kernel's first line.
     """
-    paths = {path.name: path for path in reversed(source_files(source))}
+    paths = {name: path for path, name in shown_names(source).items()}
+    paths["variant.py"] = source.with_name("variant.py")
     lines = []
     for finding in report.findings:
         told = f"{finding.kind}: {finding.what}"

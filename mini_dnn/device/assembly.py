@@ -20,7 +20,6 @@ from mini_dnn.device.tools import find_tool
 from mini_dnn.errors import MiniDnnError
 
 SASS = "sass"
-LANGUAGES = (PTX, SASS)
 RESOURCES = re.compile(
     r"Compiling entry function '(?P<kernel>\w+)'.*?"
     r"(?P<spilled>\d+) bytes spill stores, (?P<loaded>\d+) bytes spill loads.*?"

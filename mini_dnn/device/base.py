@@ -16,6 +16,7 @@ from mini_dnn.device.product import Product
 from mini_dnn.device.tensor_map import UNIT, MapGeometry
 from mini_dnn.errors import LaunchError
 
+DEFAULT_SHARED_BYTES = 48 * 1024  # dynamic, of a block; a kernel that needs more must ask for it
 GRID_LIMIT = (2**31 - 1, 65535, 65535)  # blocks; CUDA C++ Programming Guide, technical specifications
 
 Scalar = np.generic  # a kernel argument passed by value: np.int32, np.int64, np.float32 ...
@@ -64,9 +65,8 @@ class MappedBuffer:
         fault = self.geometry.fault(self.buffer.nbytes)
         if not fault and address % UNIT:
             fault = (
-                f"the buffer is {address % UNIT} bytes past a multiple of {UNIT} bytes, but tensor "
-                f"copies must "
-                "start at such a multiple: copy it to a separate buffer first"
+                f"the buffer is {address % UNIT} bytes past a multiple of {UNIT} bytes, but tensor copies "
+                "must start at such a multiple: copy it to a separate buffer first"
             )
         if fault:
             raise LaunchError(f"the tensor map of '{self.buffer.name}' cannot be created: {fault}")

@@ -196,7 +196,6 @@ def key(*parts: str | bytes | float | Path) -> str:
     digest = hashlib.sha256()
     for part in parts:
         data = part if isinstance(part, bytes) else str(part).encode()
-        digest.update(
-            len(data).to_bytes(8, "little") + data
-        )  # the length distinguishes ("ab", "c") from ("a", "bc")
+        # The length distinguishes ("ab", "c") from ("a", "bc")
+        digest.update(len(data).to_bytes(8, "little") + data)
     return digest.hexdigest()[:32]

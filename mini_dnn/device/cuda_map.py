@@ -10,9 +10,6 @@ from mini_dnn.device.bindings import load_driver, reason
 from mini_dnn.device.tensor_map import MapGeometry
 from mini_dnn.errors import LaunchError
 
-TYPES = {"float16": "FLOAT16", "bfloat16": "BFLOAT16", "float32": "FLOAT32"}
-SWIZZLES = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
-
 
 @lru_cache(maxsize=4096)
 def encoded(address: int, geometry: MapGeometry) -> np.void:
@@ -27,8 +24,9 @@ def encoded(address: int, geometry: MapGeometry) -> np.void:
     """
     api = load_driver()
     shape, box = geometry.shape[::-1], geometry.box[::-1]  # innermost axis first
+    kind, swizzle, promotion = geometry.driver_names
     memory = (
-        getattr(api.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{TYPES[geometry.dtype]}"),
+        getattr(api.CUtensorMapDataType, kind),
         len(shape),
         address,
         [api.cuuint64_t(side) for side in shape],
@@ -36,8 +34,8 @@ def encoded(address: int, geometry: MapGeometry) -> np.void:
     )
     how = (
         api.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
-        getattr(api.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{SWIZZLES[geometry.swizzle]}"),
-        getattr(api.CUtensorMapL2promotion, f"CU_TENSOR_MAP_L2_PROMOTION_L2_{geometry.promotion}B"),
+        getattr(api.CUtensorMapSwizzle, swizzle),
+        getattr(api.CUtensorMapL2promotion, promotion),
         api.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
     )
     if geometry.windows is None:

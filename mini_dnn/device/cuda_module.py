@@ -15,14 +15,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mini_dnn.device.base import Buffer, MappedBuffer, Module, Scalar, Work
+from mini_dnn.device.base import DEFAULT_SHARED_BYTES, Buffer, MappedBuffer, Module, Scalar, Work
 from mini_dnn.device.bindings import reason
 from mini_dnn.device.clusters import ALONE, CLUSTER_ARCH, Sizes, cluster_fault
 from mini_dnn.device.cuda_buffer import CudaBuffer, LentCudaBuffer, address_of
 from mini_dnn.device.cuda_map import encoded
 from mini_dnn.errors import CompileError, DeviceError, LaunchError
 
-DEFAULT_SHARED_BYTES = 48 * 1024  # a kernel that needs more must ask for it
 MAP_BYTES = 128  # size of a tensor map
 MAPS = 256  # tensor maps that are kept for a launch, each for another address of its buffer
 

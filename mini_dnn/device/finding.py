@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from math import prod
 from pathlib import Path
 
@@ -24,13 +26,32 @@ class Place:
     @classmethod
     def at(cls, source: Path, file: str, line: int) -> Place | None:
         """Return the line if the file belongs to the kernel."""
-        files = source_files(source)
-        # Of two files with the same name, prefer this one
-        for path in sorted(files, key=lambda path: path != Path(file)):
-            if path.name == Path(file).name:
-                code = read_source(path).splitlines()
-                return cls(path.name, line, code[line - 1].strip() if 0 < line <= len(code) else "")
-        return None
+        names = shown_names(source)
+        same = [path for path in names if path.name == Path(file).name]
+        if not same:
+            return None
+        # A compiled file from the cache may have been that of another checkout
+        path = max(same, key=lambda path: _alike(path, Path(file)))
+        code = read_source(path).splitlines()
+        return cls(names[path], line, code[line - 1].strip() if 0 < line <= len(code) else "")
+
+
+def shown_names(source: Path) -> dict[Path, str]:
+    """The names of the kernel's files in messages, which are unique.
+
+    They are without folders, except for files that have the name of another one.
+    """
+    names: dict[Path, str] = {}
+    for path in source_files(source):
+        taken = path.name in names.values()
+        names[path] = os.path.relpath(path, source.resolve().parent) if taken else path.name
+    return names
+
+
+def _alike(path: Path, other: Path) -> int:
+    """The number of equal parts at the ends of two paths."""
+    pairs = zip(reversed(path.parts), reversed(other.parts), strict=False)
+    return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
 
 
 @dataclass(frozen=True)
@@ -122,9 +143,8 @@ class Fault:
     subscript: int | None  # for an array whose size C++ knows
     type: str
     home: tuple[int, ...] = ()  # the block that owns the shared memory of the array
-    detail: str = (
-        ""  # for a race: "same value", or how the value was read; otherwise "local": a variable of the thread
-    )
+    # For a race: "same value", or how the value was read; otherwise "local": a variable of the thread
+    detail: str = ""
 
 
 def explain_fault(fault: Fault) -> Finding:
@@ -169,9 +189,8 @@ def _out_of_bounds(f: Fault) -> Finding:
         return Finding(f.kind, what, f.kernel, f.own, f.type, cure=CURES[f.kind])
     count = prod(f.array.shape)
     end = count * f.array.itemsize
-    offset = (
-        max(f.offset, end) if f.offset >= 0 else f.offset
-    )  # a range that begins inside exceeds the array only at its end
+    # A range that begins inside exceeds the array only at its end
+    offset = max(f.offset, end) if f.offset >= 0 else f.offset
     flat = offset // f.array.itemsize
     verb = "update" if f.own.atomic else "write" if f.own.write else "read"
     if not f.array.memory or abs(f.offset) > FAR:
@@ -224,8 +243,8 @@ def _uninitialised(f: Fault) -> Finding:
     notes: tuple[str, ...] = ()
     if f.array.memory == "shared" and f.exited:
         notes = (
-            f"{f.exited} threads of the block had returned before: the elements that they should load "
-            f"are missing",
+            f"{f.exited} threads of the block had returned before: the elements that they should load are "
+            "missing",
         )
     return Finding(f.kind, what, f.kernel, f.own, index, cure=CURES[f.kind], notes=notes)
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +10,7 @@ from pathlib import Path
 from mini_dnn.device.base import Defines
 from mini_dnn.device.cache import cache_dir, key, may_compile, store, stored, work
 from mini_dnn.device.sources import INCLUDE, read_source, source_hash
-from mini_dnn.device.tools import HOMES
+from mini_dnn.device.tools import search
 from mini_dnn.errors import CompileError, DeviceError, SharedMemoryError
 from mini_dnn.progress import busy
 
@@ -28,13 +26,8 @@ ERROR_LINE = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): (?:catastrophic )?err
 
 
 def find_nvcc() -> Path | None:
-    """Find nvcc: in ``CUDA_HOME``, ``CUDA_PATH`` or ``CUDA_ROOT``, on the path, or in the usual folder."""
-    homes = [os.environ.get(name) for name in HOMES]
-    places = [Path(home, "bin", "nvcc") for home in homes if home]
-    on_path = shutil.which("nvcc")
-    places += [Path(on_path)] if on_path else []
-    places.append(Path("/usr/local/cuda/bin/nvcc"))
-    return next((p for p in places if p.is_file()), None)
+    """Find nvcc: see `mini_dnn.device.tools.search`."""
+    return search("nvcc")
 
 
 def require_nvcc(why: str, instead: str = "") -> Path:
@@ -80,7 +73,9 @@ class Output:
         return bool(self.code or ABOUT_FILE.search(self.said))
 
 
-def compiled(nvcc: Path, source: Path, defines: Defines, arch: str, kind: str = CUBIN) -> Output:
+def compiled(
+    nvcc: Path, source: Path, defines: Defines, arch: str, kind: str = CUBIN, located: bool = True
+) -> Output:
     """Compile a file, or take the result from the cache.
 
     Parameters
@@ -89,13 +84,16 @@ def compiled(nvcc: Path, source: Path, defines: Defines, arch: str, kind: str = 
         The architecture, such as ``"sm_80"``: see `nvcc_arch`.
     kind
         `CUBIN` or `PTX`.
+    located
+        Whether messages and line tables have to name this file. Otherwise, the result of an equal file in a
+        folder of the same name is as good, such as that of another checkout.
     """
     source = source.resolve()
     flags = [f"-{kind}", "-Xptxas", "-v", *OPTIONS, f"-arch={arch}"]
     flags += [f"-D{name}={value}" for name, value in defines.items()]
     stamp = nvcc.resolve().stat()
-    # Messages and line tables name the file, so an equal one elsewhere has a result of its own
-    name = key(source_hash(source), source, *flags, nvcc, stamp.st_mtime_ns, stamp.st_size)
+    place = source if located else ""
+    name = key(source_hash(source), place, *flags, nvcc, stamp.st_mtime_ns, stamp.st_size)
     cached = cache_dir() / "nvcc" / f"{source.parent.name}-{name}.{kind}"
     known = stored(cached)
     if known is not None:
@@ -108,12 +106,15 @@ def compiled(nvcc: Path, source: Path, defines: Defines, arch: str, kind: str = 
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
         code = b"" if done.returncode else target.read_bytes()
     output = Output(code, done.stdout + done.stderr)
-    if output.is_about_file and "catastrophic" not in output.said:  # a missing header may be installed later
+    lasting = output.is_about_file and "catastrophic" not in output.said  # a header may be installed later
+    if code or (located and lasting):
         store(cached, output.said.encode() + b"\0" + code)
     return output
 
 
-def accepted(nvcc: Path, source: Path, defines: Defines, arch: str, kind: str = CUBIN) -> Output:
+def accepted(
+    nvcc: Path, source: Path, defines: Defines, arch: str, kind: str = CUBIN, located: bool = True
+) -> Output:
     """Compile a file as `compiled` does.
 
     Raises
@@ -121,7 +122,7 @@ def accepted(nvcc: Path, source: Path, defines: Defines, arch: str, kind: str = 
     CompileError
         The file does not compile. The message has nvcc's output and the source lines that it names.
     """
-    output = compiled(nvcc, source, defines, arch, kind)
+    output = compiled(nvcc, source, defines, arch, kind, located)
     if output.code:
         return output
     messages = f"{source} does not compile for {arch}:\n{explained(output.said)}"
@@ -141,7 +142,7 @@ def build_cubin(source: Path, defines: Defines, arch: str) -> bytes:
         The file does not compile: see `accepted`.
     """
     nvcc = require_nvcc("a GPU run compiles its kernels", "; --device emulator needs only g++")
-    return accepted(nvcc, source, defines, arch).code
+    return accepted(nvcc, source, defines, arch, located=False).code
 
 
 def explained(messages: str) -> str:

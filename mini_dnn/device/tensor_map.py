@@ -44,6 +44,16 @@ class MapGeometry:
     windows: tuple[int, ...] | None = None
 
     @property
+    def driver_names(self) -> tuple[str, str, str]:
+        """The names of its type, swizzle and L2 promotion in the driver's interface."""
+        swizzle = f"{self.swizzle}B" if self.swizzle else "NONE"
+        return (
+            f"CU_TENSOR_MAP_DATA_TYPE_{self.dtype.upper()}",
+            f"CU_TENSOR_MAP_SWIZZLE_{swizzle}",
+            f"CU_TENSOR_MAP_L2_PROMOTION_L2_{self.promotion}B",
+        )
+
+    @property
     def corners(self) -> tuple[int, int]:
         """Where the first pixels of windows begin, and where they end, counted from the image's end."""
         size, _, padding = self.windows or (1, 1, 0)

@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,22 +72,33 @@ class Done:
     timed_out: bool = False
 
 
+def search(name: str) -> Path | None:
+    """Find a program of the CUDA toolkit: in the folder that one of `HOMES` names, on the path, or elsewhere.
+
+    Programs of one toolkit belong together: an older nvdisasm cannot read what a newer nvcc writes.
+    """
+    return next((path for path in _candidates(name) if path.is_file()), None)
+
+
+def _candidates(name: str) -> Iterator[Path]:
+    homes = [os.environ.get(home) for home in HOMES]
+    yield from (Path(home, "bin", name) for home in homes if home)
+    if on_path := shutil.which(name):
+        yield Path(on_path)
+    for place in USUAL_PLACES:
+        yield from sorted(Path("/").glob(f"{place}/{name}"), reverse=True)  # newest version first
+
+
 def find_tool(name: str) -> Path:
-    """Find a tool: on the path, in the CUDA toolkit, or in the folders of NVIDIA's packages.
+    """Find a tool as `search` does, or in the folders of NVIDIA's packages for Python.
 
     Raises
     ------
     DeviceError
         The tool is not installed.
     """
-    on_path = shutil.which(name)
-    if on_path:
-        return Path(on_path)
-    candidates = [Path(os.environ[home], "bin", name) for home in HOMES if os.environ.get(home)]
-    for place in USUAL_PLACES:
-        candidates += sorted(Path("/").glob(f"{place}/{name}"), reverse=True)  # newest version first
-    candidates += sorted(Path(sys.prefix).glob(f"lib/python*/site-packages/nvidia/*/bin/{name}"))
-    found = next((path for path in candidates if path.is_file()), None)
+    packages = sorted(Path(sys.prefix).glob(f"lib/python*/site-packages/nvidia/*/bin/{name}"))
+    found = search(name) or next((path for path in packages if path.is_file()), None)
     if found is not None:
         return found
     raise DeviceError(

@@ -13,35 +13,6 @@ from mini_dnn.nn.layers import Parameter
 Parameters = Mapping[str, Parameter]
 
 
-class SGD:
-    """Stochastic gradient descent with momentum: v = momentum v + grad; value -= rate v.
-
-    Parameters
-    ----------
-    parameters
-        The parameters to train.
-    momentum
-        In [0, 1).
-    """
-
-    def __init__(self, parameters: Parameters, momentum: float = 0.9) -> None:
-        self.parameters = parameters
-        self.momentum = momentum
-        self._velocity = {name: np.zeros_like(p.value) for name, p in parameters.items()}
-
-    def step(self, rate: float) -> None:
-        """Update every parameter from its gradient."""
-        for name, parameter in self.parameters.items():
-            velocity = self._velocity[name]
-            velocity *= self.momentum
-            velocity += parameter.grad
-            parameter.value -= rate * velocity
-
-    def state(self) -> dict[str, np.ndarray]:
-        """The optimiser's own arrays (not copies): filling them restores a saved state."""
-        return {f"velocity.{name}": array for name, array in self._velocity.items()}
-
-
 class Adam:
     """Adam (Kingma and Ba, arXiv:1412.6980, algorithm 1); AdamW with a decay (arXiv:1711.05101).
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from mini_dnn.nn.numpy_conv import conv2d_forward
 from mini_dnn.ops.compare import dot_product_bound
-from mini_dnn.ops.products import magnitudes
+from mini_dnn.ops.products import magnitudes, rounded_to_tf32
 
 
 def conv2d_float64(x: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -25,13 +25,9 @@ def conv2d_bound(x: np.ndarray, w: np.ndarray, precision: str) -> np.ndarray:
 
 def less_exact(x: np.ndarray, w: np.ndarray, precision: str) -> np.ndarray:
     """The convolution in the next lower precision than ``"fp32"``, ``"tf32"`` or ``"fp16"``."""
-    return conv2d_float64(_tf32(x), _tf32(w)) if precision == "fp32" else _summed_in_half(x, w)
-
-
-def _tf32(x: np.ndarray) -> np.ndarray:
-    """Round to 10 fraction bits, which FP16 has as well."""
-    bits = x.view(np.uint32).astype(np.uint64) + 0x1000
-    return (bits & 0xFFFFE000).astype(np.uint32).view(np.float32)
+    if precision == "fp32":
+        return conv2d_float64(rounded_to_tf32(x), rounded_to_tf32(w))
+    return _summed_in_half(x, w)
 
 
 def _summed_in_half(x: np.ndarray, w: np.ndarray) -> np.ndarray:

@@ -33,7 +33,7 @@ def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def product_of_tf32(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The product of float32 operands that are first rounded to TF32."""
-    return product(_tf32(a), _tf32(b))
+    return product(rounded_to_tf32(a), rounded_to_tf32(b))
 
 
 def product_summed_in_half(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -45,8 +45,8 @@ def product_summed_in_half(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return c.astype(np.float64)
 
 
-def _tf32(operand: np.ndarray) -> np.ndarray:
-    """Rounded to 10 bits of fraction."""
+def rounded_to_tf32(operand: np.ndarray) -> np.ndarray:
+    """The float32 operand rounded to 10 bits of fraction, which halves have as well."""
     bits = np.ascontiguousarray(operand).view(np.uint32).astype(np.uint64) + 0x1000
     return (bits & 0xFFFFE000).astype(np.uint32).view(np.float32)
 

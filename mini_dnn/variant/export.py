@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mini_dnn.device.base import DEFAULT_SHARED_BYTES
 from mini_dnn.device.clusters import ALONE
 from mini_dnn.device.nvcc import nvcc_arch
 from mini_dnn.device.sources import LOCAL_INCLUDE, PRAGMA_ONCE, included, read_source
@@ -34,7 +35,6 @@ CONDITION = re.compile(r"^\s*#\s*(?P<what>if|endif)")  # ifdef and ifndef begin 
 TOOLKIT_INCLUDE = re.compile(r"^#\s*include\s*<(?!emulator/|mini_dnn/)[^>]+>", re.MULTILINE)
 EMULATOR_INCLUDE = re.compile(r"^#\s*include\s*<emulator/[^>]+>", re.MULTILINE)
 WIDTH = 116
-DEFAULT_SHARED_BYTES = 48 << 10  # of dynamic shared memory that every kernel may have
 SHOWN_STEPS = 24  # a plan with many streams repeats itself
 
 

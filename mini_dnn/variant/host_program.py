@@ -10,6 +10,7 @@ from math import prod
 
 import numpy as np
 
+from mini_dnn.device.base import DEFAULT_SHARED_BYTES
 from mini_dnn.device.clusters import ALONE
 from mini_dnn.ops import Array
 from mini_dnn.variant.answers import Exercise
@@ -18,7 +19,6 @@ from mini_dnn.variant.plan import Argument, CopyIn, CopyOut, CopyToSymbol, Image
 from mini_dnn.variant.planned import Planned
 from mini_dnn.variant.tensor_map import TensorMap
 
-DEFAULT_SHARED_BYTES = 48 * 1024  # a kernel that needs more must ask for it
 WIDTH = 120
 TYPES = {
     "float16": "half",
@@ -31,8 +31,6 @@ TYPES = {
     "uint32": "unsigned",
     "int64": "long long",
 }
-MAP_TYPES = {"float16": "FLOAT16", "bfloat16": "BFLOAT16", "float32": "FLOAT32"}
-SWIZZLES = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}
 
 
 @dataclass(frozen=True)
@@ -143,12 +141,12 @@ class HostProgram:
     def _map(self, map_: TensorMap) -> list[str]:
         array = self.planned.arrays[map_.buffer]
         found = map_.geometry(array.shape, array.dtype, array.nbytes)
+        kind, *others = found.driver_names
         args = [
             variable(map_.buffer),
-            f"CU_TENSOR_MAP_DATA_TYPE_{MAP_TYPES[found.dtype]}",
+            kind,
             *(f"{{{', '.join(map(str, sizes))}}}" for sizes in (found.shape, found.pitches, found.box)),
-            f"CU_TENSOR_MAP_SWIZZLE_{SWIZZLES[found.swizzle]}",
-            f"CU_TENSOR_MAP_L2_PROMOTION_L2_{found.promotion}B",
+            *others,
             *([] if found.windows is None else [f"{{{', '.join(map(str, found.windows))}}}"]),
         ]
         return _call(f"const auto {self._map_name(map_)} = harness::tensor_map(", args, ");")

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mini_dnn.device.base import DEFAULT_SHARED_BYTES
 from mini_dnn.device.nvcc import nvcc_arch
 from mini_dnn.errors import UsageError
 from mini_dnn.variant.answers import Exercise
-from mini_dnn.variant.host_program import DEFAULT_SHARED_BYTES, needs_attributes
+from mini_dnn.variant.host_program import needs_attributes
 from mini_dnn.variant.plan import Argument, CopyToSymbol, Images, Launch, Step
 from mini_dnn.variant.planned import Planned
 from mini_dnn.variant.tensor_map import TensorMap

@@ -99,7 +99,7 @@ class Kernels:
         for path, text in self._texts.items():
             for match in KERNEL.finditer(text):
                 line = text.count("\n", 0, match.start("name")) + 1
-                place = Place.at(self.source, path.name, line)
+                place = Place.at(self.source, str(path), line)
                 assert place is not None, "it is one of the kernel's files"
                 twice = match["name"] in found  # perhaps in two branches of an #if
                 parameters = None if twice else _parameters(match["parameters"])
