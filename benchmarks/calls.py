@@ -9,7 +9,6 @@ status is 1 if one of our functions takes more than `MOST_US` longer than a bare
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 import time
@@ -20,7 +19,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from command_line import add_out, check_variants, head, positive, pytorch, write
+from command_line import add_out, check_variants, head, parser_of, positive, pytorch, write
 
 from mini_dnn.cli import status_of
 from mini_dnn.errors import UsageError
@@ -233,8 +232,7 @@ def too_slow(figures: Sequence[Figure], most_us: float = MOST_US) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print and write. Return 1 if a call costs too much."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser = parser_of(__doc__)
     parser.add_argument("--impl", default="", help="a variant of gemm (default: the best one)")
     parser.add_argument("--size", type=positive, default=256, help="m = n = k (default: %(default)s)")
     dtypes = ["float16", "float32"]

@@ -64,6 +64,23 @@ def output(text: str) -> Path:
     return Path(text)
 
 
+def parser_of(text: str | None) -> argparse.ArgumentParser:
+    """Return a parser whose ``--help`` shows a module's docstring as it is."""
+    return argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
+def add_impl(parser: argparse.ArgumentParser, default: str | None = None, more: str = "") -> None:
+    """Add ``--impl``, names of variants. Without a default, it is required."""
+    shown = "" if default is None else " (default: %(default)s)"
+    parser.add_argument(
+        "--impl",
+        type=listed,
+        default=default,
+        required=default is None,
+        help=f"variants, separated by commas{more}{shown}",
+    )
+
+
 def add_out(parser: argparse.ArgumentParser, required: bool = False) -> None:
     """Add ``--out``, the results file."""
     parser.add_argument(

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from brackets import measured, problem_of
-from command_line import head, write
+from command_line import head, parser_of, write
 from counters_cases import LADDERS, SOURCE, ladder_cases, launch_probes, probes
 
 from mini_dnn.cli import status_of
@@ -245,8 +245,7 @@ def measure_all(out: Path, seconds: float) -> None:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Measure all groups, or be the profiled process."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser = parser_of(__doc__)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument(
         "--out", type=Path, metavar="FOLDER", help="a folder for the results; groups that it has are kept"

@@ -34,7 +34,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from command_line import add_out, positive, write
+from command_line import add_out, parser_of, positive, write
 from PIL import Image
 from products import build_plans
 
@@ -204,8 +204,7 @@ def rows_of(
 
 def arguments() -> argparse.ArgumentParser:
     """The flags."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser = parser_of(__doc__)
     add = parser.add_argument
     add("--gpus", default="all", help="the GPUs, as for run.py classify (default: %(default)s)")
     add("--device", default="cuda", help="cuda or emulator (default: %(default)s)")

@@ -36,7 +36,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from command_line import add_out, check_variants, head, listed, positive, some_of, whole, write
+from command_line import add_impl, add_out, check_variants, head, parser_of, positive, some_of, whole, write
 from products_checks import OPERATION, Check, audit, compare, random_problems, status_of_rows
 
 from mini_dnn.cli import status_of
@@ -239,14 +239,8 @@ def timed(candidates: Sequence[Candidate], mode: Mode, device: Device, flops: fl
 
 def arguments() -> argparse.ArgumentParser:
     """The flags."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument(
-        "--impl",
-        type=listed,
-        required=True,
-        help="variants, separated by commas; the others are compared with the first",
-    )
+    parser = parser_of(__doc__)
+    add_impl(parser, more="; the others are compared with the first")
     parser.add_argument(
         "--shapes",
         action="append",

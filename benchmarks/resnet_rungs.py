@@ -11,7 +11,6 @@ and a row with wrong scores is marked as wrong. With ``--seconds``, nothing new 
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 import time
@@ -20,7 +19,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
-from command_line import add_out, check_variants, counts, listed
+from command_line import add_out, check_variants, counts, listed, parser_of
 from products import build_plans
 from whole_networks import SEED, Budget, Row, about, opened, place_of, program, replayed, sizes, turns, write
 
@@ -141,8 +140,7 @@ def said(row: Row) -> str:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Measure, print and write. Return 1 if a row is wrong."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser = parser_of(__doc__)
     parser.add_argument("--impl", type=listed, help="networks, separated by commas (default: all)")
     parser.add_argument(
         "--batches",

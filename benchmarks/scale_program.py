@@ -3,12 +3,11 @@
 ``python benchmarks/scale_program.py local FOLDER 100 0.01`` computes 100 items of 0.01 seconds.
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from command_line import whole
+from command_line import parser_of, whole
 
 from mini_dnn.cli import status_of
 from mini_dnn.work import Item, Profile, Work, find_engine, read_profile, run_items
@@ -16,8 +15,7 @@ from mini_dnn.work import Item, Profile, Work, find_engine, read_profile, run_it
 
 def main(words: Sequence[str] | None = None) -> int:
     """Compute the items. Return 1 if some have no result."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser = parser_of(__doc__)
     parser.add_argument("executor", help="local, slurm, dask or mpi")
     parser.add_argument("folder", type=Path, help="a folder for results, jobs and the log")
     parser.add_argument("count", type=whole, help="number of items")

@@ -7,13 +7,14 @@
 
 from __future__ import annotations
 
-import argparse
 import heapq
 import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+from command_line import parser_of
 
 from mini_dnn.cli import status_of
 from mini_dnn.work import slurm
@@ -128,8 +129,7 @@ def planned() -> None:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Print both comparisons."""
-    raw = argparse.RawDescriptionHelpFormatter
-    argparse.ArgumentParser(description=__doc__, formatter_class=raw).parse_args(words)
+    parser_of(__doc__).parse_args(words)
     compared()
     planned()
     return 0
