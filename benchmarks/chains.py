@@ -246,7 +246,8 @@ def main(words: Sequence[str] | None = None) -> int:
     rows: list[Row] = []
     with closing(open_device("cuda")) as device:
         planning = {name: plan_of(name, device) for name in given.impl}
-        build_plans((one(p) for chain in chains for p in chain.problems for one in planning.values()), device)
+        plans = (one(p) for chain in chains for p in chain.problems for one in planning.values())
+        build_plans(plans, device.arch)
         about = head(given.impl, note=NOTE, device=device.description)
         for chain in chains:
             rows += measure(chain, planning, modes, device)

@@ -174,19 +174,19 @@ def build_ahead(problems: Sequence[Any], impl: Sequence[str], device: Device) ->
             for variant in map(find, impl)
             if not variant.limit_for(problem)
         ),
-        device,
+        device.arch,
     )
 
 
-def build_plans(plans: Iterable[Planned], device: Device) -> None:
-    """Compile the kernels of plans, each once, one compiler per core."""
+def build_plans(plans: Iterable[Planned], arch: int) -> None:
+    """Compile the kernels of plans for a compute capability, such as 90: each once, one compiler per core."""
     wanted = {
         code: None
         for planned in plans
         for code in (Code(planned.source, tuple(planned.defines.items())), *planned.codes)
     }
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(lambda c: build_cubin(c.source, dict(c.defines), nvcc_arch(device.arch)), wanted))
+        list(pool.map(lambda c: build_cubin(c.source, dict(c.defines), nvcc_arch(arch)), wanted))
 
 
 def measure(

@@ -105,7 +105,7 @@ def served_ms(execution: Execution, problem: ResNetShape, arrays: Arrays, device
 def measure(variant: Variant, problem: ResNetShape, arrays: Arrays, right: Right, device: Device) -> Row:
     """Measure one rung at one batch size."""
     planned = variant.planned(problem, device.max_shared_bytes)
-    build_plans([planned], device)
+    build_plans([planned], device.arch)
     trips = [step.buffer for step in planned.steps if isinstance(step, RoundTrip)]
     row: Row = {**program(variant.name), "problem": sizes(problem), "batch": problem.N}
     row["memory"] = memory(planned)
