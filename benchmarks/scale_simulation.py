@@ -1,7 +1,7 @@
-"""Simulate `mini_dnn.work` with its real rule for chunks, workers of equal speed, and measured costs.
+"""Simulate `mini_dnn.work`: its rule for chunks without a set-up, workers of equal speed, measured costs.
 
 ``python benchmarks/scale_simulation.py`` compares the simulation with the measurements in
-`results/scale/engines.json` for 2 and 4 workers. Then it simulates the plans of docs/scale.md with up to
+`results/scale/engines.json` for 1 to 8 workers. Then it simulates the plans of docs/scale.md with up to
 1,000 workers.
 """
 
