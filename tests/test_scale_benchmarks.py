@@ -68,8 +68,8 @@ def test_the_page_has_the_measured_table() -> None:
 
 def test_measured_processes_import_no_more_than_they_need() -> None:
     """Workers import these files, and their start is a part of what is measured."""
-    code = "import sys, scale, scale_program, grading; print({'command_line', 'mini_dnn.cli'} & sys.modules.keys())"
+    code = "import grading, scale, scale_program, sys; print('command_line' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT / "benchmarks", capture_output=True, text=True, check=True
     )
-    assert done.stdout == "set()\n"
+    assert done.stdout == "False\n"
