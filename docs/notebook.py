@@ -30,7 +30,8 @@ OWNER = """**To the owner of this copy:** the badges and the first cell contain 
 CELLS: tuple[tuple[str, str], ...] = (
     (
         "markdown",
-        "## Get it\n\nThe first cell clones the project next to this notebook and installs it, which takes a minute or two.",
+        "## Get it\n\nThe first cell installs the project, which takes a minute or two. If this notebook is not part of a "
+        "checkout, the cell first clones the project into the folder of the notebook.",
     ),
     (
         "code",
@@ -48,6 +49,8 @@ def sh(*words, expect=0):
 
 
 GPU = shutil.which("nvidia-smi") is not None
+if Path("../run.py").exists() and Path.cwd().name == "docs":  # this notebook is part of a checkout
+    os.chdir("..")
 if not Path("run.py").exists():
     if not Path("mini_dnn").exists():
         assert "/OWNER/" not in REPOSITORY, "first write the address of your copy into REPOSITORY, above"
@@ -112,7 +115,7 @@ else:
         "markdown",
         "## Go on\n\n- An exercise with blanks and hints: `run.py new --exercise m1/direct`, then `run.py hint mine/direct`.\n"
         "- The lesson of milestone 1: `milestones/m1/README.md`.\n"
-        "- All commands: `README.md`, or `run.py --help`.",
+        "- All commands: `README.md`, or `run.py --help`.\n\nIn a cell, write `!python` before such a command.",
     ),
 )
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from threading import Event, Thread
+from contextlib import contextmanager, nullcontext
+from threading import Event, Lock, Thread
 from types import TracebackType
 from typing import Any
 
@@ -18,16 +18,26 @@ SILENCE_S = 60.0  # after so long a person wonders whether a kernel will ever en
 
 # For running kernels: when they started, and a function that describes them
 _running: list[tuple[float, Callable[[], str]]] = []
+_shown = Lock()  # held by the `busy` that is shown
 
 
-def busy(what: str) -> AbstractContextManager[object]:
-    """Show on stderr, if it is a terminal, what is going on. This is for work of unknown length."""
-    if not sys.stderr.isatty():
-        return nullcontext()
+@contextmanager
+def busy(what: str) -> Iterator[None]:
+    """Show on stderr, if it is a terminal, what is going on. This is for work of unknown length.
+
+    Nothing is shown inside another such context or at the same time as one, since two would share a line.
+    """
+    if not sys.stderr.isatty() or not _shown.acquire(blocking=False):
+        yield
+        return
     from rich.console import Console
 
-    console = Console(stderr=True)
-    return console.status(what) if console.is_terminal else nullcontext()
+    try:
+        console = Console(stderr=True)
+        with console.status(what) if console.is_terminal else nullcontext():
+            yield
+    finally:
+        _shown.release()
 
 
 @contextmanager

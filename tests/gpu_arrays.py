@@ -21,6 +21,10 @@ extern "C" __global__ void spin(long long ticks) {
 LONG = 400_000_000  # ticks: about 0.2 s
 
 
+def drawn(*shape: int, dtype: str = "float32", seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape, np.float32).astype(dtype)
+
+
 def cupy() -> Any:
     return pytest.importorskip("cupy", reason="CuPy is not installed")
 

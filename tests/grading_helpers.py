@@ -6,14 +6,17 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from waiting import PATIENCE_S
 
 from mini_dnn.grading import rubric
 from mini_dnn.grading.confined import sandbox
-from mini_dnn.grading.grader import Setting
+from mini_dnn.grading.confined.sandbox import Isolation
+from mini_dnn.grading.grader import Grader, Setting
 from mini_dnn.paths import ROOT
 
 CHEATS = Path(__file__).parent / "cheats"
@@ -45,6 +48,35 @@ precision = "fp16"
 host = true
 points = { correct = 4, hidden = 3 }
 """
+
+REPOSITORY = (
+    QUICK
+    + """
+[[variant]]
+name = "m1/cpu"
+host = true
+points = { correct = 2 }
+
+[[variant]]
+name = "m1/tiled_direct"
+points = { correct = 2 }
+
+[[variant]]
+name = "m3/restrict"
+required = false
+points = { correct = 1 }
+
+[[variant]]
+name = "m3/cublas"
+required = false
+points = { correct = 1 }
+
+[[variant]]
+name = "m3/sweep"
+required = false
+points = { correct = 1 }
+"""
+)
 
 
 def names(where: str) -> list[str]:
@@ -91,6 +123,32 @@ def quick_setting(folder: Path, **changes: object) -> Setting:
 
 def honest(folder: Path, name: str = "honest") -> Path:
     return Path(shutil.copytree(ROOT / "milestones/m1/direct", folder / name, dirs_exist_ok=True))
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A submission of several variants of the rubric REPOSITORY."""
+    target = tmp_path / "repository"
+    for name in ("layers/custom", "milestones/m1/cpu", "milestones/m3/restrict", "milestones/m3/cublas"):
+        shutil.copytree(ROOT / name, target / name)
+    return target
+
+
+@contextmanager
+def isolated_grader(folder: Path, text: str) -> Iterator[Grader]:
+    """A grader by the rubric with this text. The test is skipped where submissions cannot be isolated."""
+    if not Isolation().full:
+        pytest.skip(f"no isolation here: {Isolation()}")
+    setting = quick_setting(folder, rubric=rubric.parse(text))
+    (setting.out / ".work").mkdir(parents=True)
+    with Grader(setting, setting.out / ".work") as opened:
+        yield opened
+
+
+@pytest.fixture
+def grader(tmp_path: Path) -> Iterator[Grader]:
+    with isolated_grader(tmp_path, REPOSITORY) as opened:
+        yield opened
 
 
 def ending(act: Callable[[], object], policy: sandbox.Policy) -> int:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import platform
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from mini_dnn.device.emulator.build import build_kernels
 from mini_dnn.device.emulator.checked import CheckedEmulator
@@ -19,6 +21,10 @@ extern "C" __global__ void k(float* x, int n) {
 }
 """
 ALONE = "__attribute__((noipa))"  # the emulator ignores noinline
+RETURNS = "struct P { float a[24]; };\n" + ALONE + " __device__ P f(float s) { return {{s, s, s, s, s, s}}; }"
+needs_x86_64 = pytest.mark.skipif(
+    platform.machine() != "x86_64" or find_compiler().is_clang, reason="machine code of x86-64, by g++"
+)
 
 
 def judged(before: str, use: str, folder: Path) -> None:

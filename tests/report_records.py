@@ -8,6 +8,7 @@ from typing import Any
 from mini_dnn import ops
 from mini_dnn.device.code_hash import code_hash
 from mini_dnn.device.sources import source_hash
+from mini_dnn.measuring.strict import checksum
 from mini_dnn.report.board import Board, boards
 from mini_dnn.report.load import load
 from mini_dnn.variant import find, names
@@ -247,3 +248,19 @@ def board_of(folder: Path, rows: list[dict[str, Any]], **changes: Any) -> Board:
 
 def both(variant: str, one: float, two: float, **changes: Any) -> list[dict[str, Any]]:
     return [fake_row(variant, 10000, layer, ms, **changes) for layer, ms in (("conv1", one), ("conv2", two))]
+
+
+def small(**changes: Any) -> dict[str, Any]:
+    """A results file with two rows and a sweep."""
+    rows = both("m1/direct", 5.0, 9.0, streams=fake_streams())
+    sweeps = [fake_sweep("conv1")]
+    return fake_record(rows, schema=4, memory=dict(CEILINGS), sweeps=sweeps) | changes
+
+
+def sealed(content: dict[str, Any]) -> dict[str, Any]:
+    """The content with a checksum, as this version writes it."""
+    content = json.loads(json.dumps(content))
+    try:
+        return content | {"sha256": checksum(content)}
+    except ValueError:  # with infinity there is no checksum
+        return content

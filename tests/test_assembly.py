@@ -161,7 +161,7 @@ def test_without_nvcc_the_message_says_what_to_do(monkeypatch: pytest.MonkeyPatc
 
 
 def test_without_nvdisasm_the_message_says_what_to_do(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Output
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("mini_dnn.device.nvcc.find_nvcc", lambda: tmp_path / "nvcc")
     for name in ("shutil.which", "pathlib.Path.is_file"):

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gpu_arrays import drawn
 from lent_arrays import CupyArray, values
 from lent_arrays import libraries as libraries
 
@@ -23,10 +24,6 @@ from mini_dnn.variant import find, names
 OPERATION = ops.find("attention")
 FOUR_KINDS = AttentionShape(1, 4, 101, 64)  # of heads that are drawn
 RUNGS = [name for name in names("attention") if find(name).plan]
-
-
-def drawn(*shape: int, dtype: str = "float32", seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(shape, np.float32).astype(dtype)
 
 
 def compared(p: AttentionShape, arrays: ops.Arrays, o: np.ndarray, precision: str = "fp16") -> Comparison:
@@ -156,7 +153,7 @@ def test_sums_in_half_fail() -> None:
 
 
 @pytest.mark.parametrize("change", [{"causal": True}, {"causal": True, "layout": "packed"}, {}])
-def test_every_mistake_is_wrong_and_told(change: dict[str, Any]) -> None:
+def test_every_mistake_is_wrong_and_named(change: dict[str, Any]) -> None:
     """Each mistake is described in its own words, or in those of a mistake with the same result."""
     p = replace(AttentionShape(1, 4, 37, 64), **change)
     arrays = OPERATION.inputs(p, 0)

@@ -140,6 +140,6 @@ def test_how_random_problems_went() -> None:
 
 
 @pytest.mark.parametrize(("relative", "wrong"), [(3e-4, False), (2e-3, True), (float("nan"), True)])
-def test_wrong_results_are_told(relative: float, wrong: bool) -> None:
+def test_wrong_results_are_reported(relative: float, wrong: bool) -> None:
     found = wrong_words([error("a", 1e-4, relative)])
     assert found == ([f"  WRONG: a at {P.text}: relative error {relative:.1e}"] if wrong else [])

@@ -15,7 +15,7 @@ from mini_dnn.cli import bench as verb
 from mini_dnn.cli import main
 from mini_dnn.device.code_hash import code_hash
 from mini_dnn.errors import CheckError
-from mini_dnn.measuring import bench
+from mini_dnn.measuring import bench, ceilings
 from mini_dnn.measuring.bench import CHECKED, Bench
 from mini_dnn.measuring.files import bench_file, read_json, write
 from mini_dnn.measuring.measure import UNSETTLED, Setting, measure
@@ -106,7 +106,7 @@ def test_a_sweep_times_every_pair(most: int | None, device: Clocked) -> None:
     assert [len(line) for line in sweep.op_ms] == [len(variant.sweep.x_values)] * len(variant.sweep.y_values)
 
 
-def test_op_times_that_do_not_settle_are_told(
+def test_op_times_that_do_not_settle_are_reported(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("mini_dnn.running.timing.WARM_UP_S", 0.0)
@@ -205,3 +205,26 @@ def test_the_records_fields_are_in_the_file(device: Clocked, tmp_path: Path) -> 
     assert content["memory"] == {"copy_gbps": 4000.0}
     assert content["method"]["cold_cache"] is True
     assert (content["rows"], content["skipped"], content["sweeps"]) == ([], [], [])
+
+
+class Ticking(Clocked):
+    """A device with little free memory, on whose clock each record takes a millisecond."""
+
+    def record(self, stream: int = 0) -> float:
+        self.now_ms += 1.0
+        return self.now_ms
+
+    def free_bytes(self) -> int:
+        return 4 * 4 * 1000
+
+
+@pytest.mark.parametrize(("least", "items"), [(100, 1000), (1500, 1500)])
+def test_copies_are_timed_in_half_of_the_free_memory(
+    least: int, items: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ceilings, "HOST_ITEMS", least)
+    device = Ticking()
+    rates = ceilings.copy_rates(device)
+    device.close()
+    assert rates["copy_gbps"] == pytest.approx(2 * 4 * items / 1e6)
+    assert rates["h2d_gbps"] == rates["d2h_gbps"] == pytest.approx(4 * least / 1e6)

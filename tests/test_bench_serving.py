@@ -185,18 +185,7 @@ def test_command_line(
     monkeypatch.setattr(bench_serving, "BATCHES", 2)
     out = tmp_path / "serving.json"
     words = ["bench", "--latency", "--growth", "--throughput", "--impl", "m1,m3", "--batch", "1,4"]
-    words += [
-        "--requests",
-        "5",
-        "--send",
-        "uint8",
-        "--resident",
-        "tensor",
-        "--budget",
-        "0.1",
-        "--out",
-        str(out),
-    ]
+    words += ["--requests", "5", "--send", "uint8", "--resident", "tensor", "--budget", "0.1"]
     assert main([*words, "--out", str(out)]) == 0
     record = json.loads(out.read_text())
     assert record["schema"] == "serving-3"

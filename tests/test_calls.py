@@ -111,7 +111,7 @@ def test_the_plan_has_the_launches_of_the_variant() -> None:
     assert "\n#define gemm gemm_v2_tiled_gemm\n" in text
 
 
-def test_a_variant_that_calls_a_variant(quick_emulator: Device) -> None:
+def test_a_variant_that_calls_a_variant() -> None:
     """The final callee is a library, or a variant with its own scratch buffers."""
     problem = GemmShape(33, 18, 47)
     planned = calling("gemm/cublas").planned(problem, BYTES)

@@ -58,7 +58,7 @@ def test_findings_with_one_cause(found: list[Finding], cause: int, where: list[C
     (one,) = mistakes(zip(where, found, strict=True))
     told = one.told()
     assert (told.kind, told.place) == (found[cause].kind, found[cause].place)
-    assert one.met == list(dict.fromkeys(where))
+    assert one.met == list(dict.fromkeys([where[cause], *where])), "what is described is at the first one"
     assert all(effect in [replace(f, effects=()) for f in found] for effect in told.effects)
 
 
@@ -87,7 +87,7 @@ def test_a_wrong_result_elsewhere(effect: Finding, count: int) -> None:
     assert len(mistakes([(SHAPES[0], race(10, 14)), (SHAPES[0], effect)])) == 1
 
 
-def test_guesses_of_all_problems_are_told() -> None:
+def test_guesses_of_all_problems_are_reported() -> None:
     (one,) = mistakes([(SHAPES[0], WRONG), (SHAPES[1], GUESSED), (SHAPES[2], GUESSED)])
     assert one.told().notes == GUESSED.notes
 
@@ -108,7 +108,7 @@ def test_report() -> None:
     first, second = report.as_dict()["findings"]
     assert [effect["kind"] for effect in first["effects"]] == ["uninitialised"]
     assert first["effects"][0]["place"]["line"] == 14
-    assert [shape["N"] for shape in first["shapes"]] == [1, 2]
+    assert [shape["N"] for shape in first["shapes"]] == [2, 1], "the race is at the second"
     assert [shape["N"] for shape in second["shapes"]] == [2, 3]
 
 
@@ -129,7 +129,7 @@ def test_a_lower_precision_has_to_explain_all_results(others: list[str], told: b
         assert (note in one.told().notes) == told
 
 
-def test_a_guess_is_told_with_the_cause() -> None:
+def test_a_guess_is_reported_with_the_cause() -> None:
     """One problem shows an index beyond the array, and another shows which index is wrong."""
     results = (Result(SHAPES[0], WRONG), Result(SHAPES[1], beyond(30)), Result(SHAPES[2], GUESSED))
     told = describe(Report("mine", "conv2d", 0, results, "emulator", 90))

@@ -1,17 +1,13 @@
 """``check --device cuda`` with stand-ins for the tool and the GPU, and on a GPU with the real ones."""
 
 import json
-import shutil
-import stat
-import sys
-import tempfile
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from sanitizer_samples import DIVERGENT, HAZARDS, LOAD, M1, M2, OUT_OF_BOUNDS
+from sanitizer_stand_in import ALL, ODD, SHAPES, Install, check, edited
+from sanitizer_stand_in import install as install
 
 from mini_dnn.checking import on_gpu as check_cuda
 from mini_dnn.checking import sanitizer, workload
@@ -22,63 +18,12 @@ from mini_dnn.device.cuda import CudaDevice
 from mini_dnn.device.cuda_buffer import CudaBuffer
 from mini_dnn.device.nvcc import build_cubin, find_nvcc
 from mini_dnn.device.tools import find_tool
-from mini_dnn.errors import DeviceError, MiniDnnError
+from mini_dnn.errors import DeviceError
 from mini_dnn.ops.conv2d import ConvShape
 from mini_dnn.profiling.workload import UnfilledCudaDevice
 from mini_dnn.variant import Variant, find
 
-TESTS = Path(__file__).parent
-ODD = "2,1,9,21,3,2,5"
-SHAPES = ["1,1,4,5,2,3,2", ODD]
 CLEAN_SHAPE = {"N": 1, "C": 1, "H": 4, "W": 5, "M": 2, "R": 3, "S": 2}
-
-ALL = dict(sanitizer.SUBTOOLS)
-Install = Callable[..., None]
-
-
-SCRIPT = """#!{python}
-import sys
-sys.path.insert(0, {tests!r})
-{body}
-"""
-
-
-@pytest.fixture
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Put a stand-in for compute-sanitizer on PATH, and replace the program that needs a GPU.
-
-    Only memcheck and the checkers that report something are run: each of them takes two processes per shape.
-    """
-
-    def put(body: str = "", **reports: str) -> None:
-        program = tmp_path / "bin" / "compute-sanitizer"
-        program.parent.mkdir(exist_ok=True)
-        body = (
-            body
-            or f"import check_standin\nsys.exit(check_standin.sanitizer(sys.argv[1:], {reports!r}, {ODD!r}))"
-        )
-        program.write_text(SCRIPT.format(python=sys.executable, tests=str(TESTS), body=body))
-        program.chmod(program.stat().st_mode | stat.S_IXUSR)
-        monkeypatch.setenv("PATH", str(program.parent), prepend=":")
-        monkeypatch.setattr(check_cuda, "PROGRAM", (str(TESTS / "check_standin.py"),))
-        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-        used = {name: words for name, words in ALL.items() if name in ("memcheck", *reports)}
-        monkeypatch.setattr(sanitizer, "SUBTOOLS", used)
-
-    return put
-
-
-def edited(folder: Path, variant: Variant, file: str, old: str, new: str) -> str:
-    """A copy of a variant with a mistake."""
-    shutil.copytree(variant.folder, folder / "mine")
-    path = folder / "mine" / file
-    assert old in path.read_text()
-    path.write_text(path.read_text().replace(old, new))
-    return str(folder / "mine")
-
-
-def check(*words: str) -> int:
-    return main(["check", "--device", "cuda", "--shapes", *SHAPES, *words])
 
 
 @pytest.mark.parametrize("kind", [workload.WatchedCudaDevice, UnfilledCudaDevice])
@@ -95,6 +40,8 @@ def test_only_what_the_copy_engine_may_write_is_filled_for_initcheck(
         device.fill(CudaBuffer(name, (1,), np.dtype("float16"), 0, 2))
     assert filled == ["o"]
     assert M1.planned(M1.operation.parse(ODD), 48_000).mapped == ()
+    nested = find("gemm/v16")  # its plan calls a variant, whose plan calls another one
+    assert nested.planned(nested.operation.parse("136,72,264,fp16,fp16,nt"), 232_448).mapped == ("c",)
 
 
 class TestVerb:
@@ -159,7 +106,7 @@ class TestVerb:
             "kinds": [],
         }
 
-    def test_what_initcheck_cannot_see_is_told(
+    def test_what_initcheck_cannot_see_is_noted(
         self, install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         install()
@@ -221,102 +168,6 @@ class TestVerb:
         install()
         assert check("--impl", edited(tmp_path, M1, "variant.py", "THREADS = 256", "THREADS = 2048")) == 1
         assert "1. launch: block (2048,) has 2,048 threads" in capsys.readouterr().out
-
-    def test_endless(
-        self,
-        install: Install,
-        tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture[str],
-    ) -> None:
-        install()
-        monkeypatch.setattr(check_cuda, "KERNELS_S", 0.5)
-        folder = edited(
-            tmp_path,
-            M1,
-            "kernel.cu",
-            "  float acc = 0.0f;",
-            "  float acc = 0.0f;\n  for (;;) __nanosleep(9);",
-        )
-        assert main(["check", "--device", "cuda", "--impl", folder, "--shapes", ODD]) == 1
-        assert "1. endless: the kernels did not finish within 0.5 s" in capsys.readouterr().out
-
-    def test_a_slow_machine_is_no_endless_kernel(
-        self, install: Install, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        """The time before a kernel starts, such as that of Python and the compiler, does not count."""
-        install()
-        monkeypatch.setattr(check_cuda, "PROGRAM", ("-c", "import time; time.sleep(60)"))
-        monkeypatch.setattr(check_cuda, "LIMIT_S", 0.5)
-        assert check("--impl", "m1") == 2
-        told = capsys.readouterr()
-        assert "took more than 0.5 s, although its kernels may take only 60; try again when" in told.err
-        assert "endless" not in told.out + told.err
-
-    @pytest.mark.parametrize(("alone", "status"), [(True, 0), (False, 2)])
-    def test_problems_that_take_too_long_together(
-        self,
-        alone: bool,
-        status: int,
-        install: Install,
-        monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture[str],
-    ) -> None:
-        """The one that takes too long alone is an error."""
-        install()
-        real = tools.run
-
-        def slow(words: list[str], *rest: object) -> tools.Done:
-            done = real(words, *rest)  # type: ignore[arg-type]
-            return replace(done, timed_out=not alone or (SHAPES[0] in words and SHAPES[1] in words))
-
-        monkeypatch.setattr(sanitizer, "run", slow)
-        assert check("--impl", "m1") == status
-        told = capsys.readouterr()
-        assert ("no findings at 2 shapes" in told.out) == alone
-        assert ("memcheck did not end within 600 s; try smaller shapes" in told.err) != alone
-
-    @pytest.mark.parametrize(
-        ("body", "message"),
-        [
-            ("print('Error: Unable to find injection library'); sys.exit(1)", "cuda-sanitizer-api"),
-            ("print('========= Error: Device not supported'); sys.exit(1)", "does not know this GPU"),
-            ("sys.exit(5)", "ended with exit status 5 and no report"),
-        ],
-    )
-    def test_a_tool_that_fails(
-        self, install: Install, body: str, message: str, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        install(body)
-        assert check("--impl", "m1") == 2
-        assert message in capsys.readouterr().err
-
-    def test_no_gpu(
-        self, install: Install, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        install()
-        body = "import sys; print('error: no GPU 0: the driver reports 0', file=sys.stderr); sys.exit(2)"
-        monkeypatch.setattr(check_cuda, "PROGRAM", ("-c", body))
-        assert check("--impl", "m1") == 2
-        assert "m1/direct cannot be checked on a GPU here: no GPU 0" in capsys.readouterr().err
-
-    def test_no_tool(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-        monkeypatch.setattr(tools, "USUAL_PLACES", ())
-        for variable in ("PATH", *tools.HOMES):
-            monkeypatch.setenv(variable, "")
-        assert check("--impl", "m1") == 2
-        assert "cuda-sanitizer-api" in capsys.readouterr().err
-
-    def test_arch_is_the_gpus(self, capsys: pytest.CaptureFixture[str]) -> None:
-        assert check("--impl", "m1", "--arch", "80") == 2
-        assert "--device cuda uses the installed GPU" in capsys.readouterr().err
-
-    def test_a_tool_that_may_not_run(self, install: Install, tmp_path: Path) -> None:
-        install()
-        program = tmp_path / "bin" / "compute-sanitizer"
-        program.write_text("no program")
-        with pytest.raises(MiniDnnError, match=r"cannot be started: .*check whether it is executable"):
-            tools.run([str(program)])
 
 
 def test_too_many_registers() -> None:

@@ -177,3 +177,12 @@ def test_problems_are_large() -> None:
         for problem in find(name).operation.large:
             assert max(np.prod(a.shape, dtype=object) for a in problem.arrays.values()) > 1 << 31, problem
     assert isinstance(LARGE, ConvShape)
+
+
+def test_a_batch_that_is_refused_as_a_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    """A run splits it, so blocks of a part can be checked."""
+    words = ["check", "conv2d_padded/v2_wmma", "--shapes", "3000,1,1024,1024,1,1,1,0,0,0,fp16,nhwc"]
+    assert main(words) == 1
+    assert "an int counts them; 'run' splits such a batch: check a smaller one, or" in capsys.readouterr().out
+    assert main([*words, "--large"]) == 0
+    assert "some of its blocks" in capsys.readouterr().out

@@ -190,7 +190,10 @@ FRENCH = """\
 def test_tools_may_speak_another_language(
     device: CheckedEmulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    asked: list[str] = []
+
     def french(name: str) -> str:
+        asked.append(name)
         file = tmp_path / name
         file.write_text(FRENCH.format(tool=shutil.which(name)))
         file.chmod(0o755)
@@ -200,3 +203,4 @@ def test_tools_may_speak_another_language(
     monkeypatch.setattr(symbols, "_tool", french)
     (tmp_path / "kernel.cu").write_text(ALIASES)
     device.compile(tmp_path / "kernel.cu", {"AGAIN": 0})
+    assert asked

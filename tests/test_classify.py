@@ -9,55 +9,21 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from classify_samples import TINY
+from classify_samples import folder as folder
+from classify_samples import garments as garments
+from classify_samples import weights as weights
 from PIL import Image
 
 from mini_dnn import datasets
-from mini_dnn.cli import classified, main
-from mini_dnn.cli.formats import plain
-from mini_dnn.datasets import names
-from mini_dnn.errors import MiniDnnError
-from mini_dnn.measuring import answers
-from mini_dnn.measuring.kept import Answers
-from mini_dnn.measuring.likeliest import top
+from mini_dnn.cli import main
 from mini_dnn.measuring.pictures import Classifier
-from mini_dnn.measuring.pipeline import Spent
 from mini_dnn.nn.models import resnet
-from mini_dnn.nn.models.resnet import ResNetSizes
 from mini_dnn.nn.weights import WeightsInfo, save
 from mini_dnn.paths import ROOT
 from mini_dnn.pictures.recipe import Recipe
 
-TINY = ResNetSizes(20, 3, "small", (4, 4, 8, 8), (1, 1, 1, 1), 6)
 RECIPE = {"resize": 24, "crop": 20}
-
-
-@pytest.fixture(scope="module")
-def garments() -> np.ndarray:
-    """Drawn garments, (N, 28, 28) uint8."""
-    images, _ = datasets.draw(12, seed=3)
-    return datasets.resize(images[:, 0] if images.ndim == 4 else images, 28)[:, 0]
-
-
-@pytest.fixture
-def folder(garments: np.ndarray, tmp_path: Path) -> Path:
-    """A folder with ten pictures, and three files that cannot be read."""
-    found = tmp_path / "pictures"
-    found.mkdir()
-    for i, image in enumerate(garments[:10]):
-        Image.fromarray(image).save(found / f"{i}.png")
-    (found / "3a.jpg").write_bytes(b"")
-    (found / "3b.png").write_bytes((found / "3.png").read_bytes()[:90])
-    (found / "9z.png").write_bytes(b"words")
-    return found
-
-
-@pytest.fixture(scope="module")
-def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Weights of a tiny residual network, untrained."""
-    path = tmp_path_factory.mktemp("weights") / "tiny.h5"
-    network = resnet.build(TINY, np.random.default_rng(0))
-    save(path, network, WeightsInfo("unknown", {}, 0, "a test", description=TINY.to_json()))
-    return path
 
 
 def classes_of(pixels: np.ndarray) -> list[int]:
@@ -222,114 +188,6 @@ def test_names_from_a_file(
         assert says in capsys.readouterr().err
 
 
-@pytest.mark.exhaustive
-def test_on_the_emulator_as_on_the_host(
-    weights: Path, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Batches that are not full, with broken files in between."""
-    rows = {}
-    for impl, device in (("cpu", "auto"), ("networks/resnet18/v2_layers", "emulator")):
-        flags = ["--weights", str(weights), "--impl", impl, "--device", device, "--batch", "4", "--csv", "-"]
-        assert main(["classify", str(folder), "--network", "resnet18", *flags]) == 1
-        rows[impl] = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
-    host, device_rows = rows.values()
-    assert [row["class"] for row in host] == [row["class"] for row in device_rows]
-    for a, b in zip(host, device_rows, strict=True):
-        assert float(a["probability"] or 0) == pytest.approx(float(b["probability"] or 0), rel=1e-4, abs=2e-6)
-
-
-@pytest.mark.parametrize(
-    "device",
-    [
-        pytest.param("emulator", marks=pytest.mark.exhaustive),
-        pytest.param("cuda", marks=pytest.mark.gpu),
-    ],
-)
-def test_the_shipped_residual_network_on_the_fastest_rung(
-    folder: Path, device: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """16 channels and a stem of 3 x 3, for kernels that handle 64 channels at a time."""
-    found = []
-    for flags in (["--impl", "cpu"], ["--impl", "networks/resnet18/v6_graph", "--device", device]):
-        words = ["classify", str(folder), "--network", "resnet18", "--batch", "4", "--csv", "-", *flags]
-        assert main(words) == 1  # three files cannot be read
-        found.append(list(csv.DictReader(io.StringIO(capsys.readouterr().out))))
-    best = [[row["class"] for row in rows if row["rank"] == "1"] for rows in found]
-    assert best[0] == best[1]
-    assert len(best[0]) == 10
-    for a, b in zip(*([row for row in rows if row["rank"] == "1"] for rows in found), strict=True):
-        assert float(a["probability"]) == pytest.approx(float(b["probability"]), abs=0.02)
-
-
-def test_files_that_exist_are_left_alone(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    mine = tmp_path / "mine.json"
-    mine.write_text("mine")
-    words = ["classify", f"{folder}/0.png", "--network", "vit", "--impl", "cpu", "--json", str(mine)]
-    assert main(words) == 2
-    assert "already exists; name another file, or use --force to replace it" in capsys.readouterr().err
-    assert mine.read_text() == "mine"
-    assert main([*words, "--force"]) == 0
-    assert json.loads(mine.read_text())["classified"] == 1
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt, MiniDnnError("damaged")])
-def test_nothing_is_written_half(
-    error: BaseException, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(*args: object, **more: object) -> None:
-        raise error
-
-    monkeypatch.setattr(answers, "top", broken)
-    out = tmp_path / "out"
-    out.mkdir()
-    files = ["--json", str(out / "out.json"), "--csv", str(out / "out.csv")]
-    status = main(["classify", str(folder), "--network", "vit", "--impl", "cpu", *files])
-    assert status == (130 if error is KeyboardInterrupt else 2)
-    assert not list(out.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ([], "no pictures are named"),
-        (["x.png", "--top", "0"], "--top 0: expected 1 or more"),
-        (["x.png", "--top", "11"], "the network has 10 classes"),
-        (["x.png", "--batch", "0"], "--batch 0: expected 1 or more"),
-        (["x.png", "--workers", "-1"], "--workers -1: expected 1 or more"),
-        (["x.png", "--impl", "cpu", "--device", "emulator"], "remove --device emulator"),
-        (["x.png", "--impl", "m3"], "it computes conv2d, but the vision transformer needs vit"),
-        (["x.png", "--json", "-", "--csv", "-"], "--json and --csv both name -"),
-        (["x.png", "--json", "/"], "is a folder; name a file in it"),
-        (["x.png", "--recipe", "/nowhere/recipe.json"], "cannot be used: No such file"),
-        (["x.png", "--weights", "/nowhere.h5"], "there is no such file"),
-    ],
-)
-def test_wrong_use(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["classify", "--network", "vit", *words]) == 2
-    assert says in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("[1]", "instead of an object"),
-        ("{", "cannot be used"),
-        ('{"crop": 30}', "pictures of 30 pixels in 3 channels"),
-        ('{"crop": 20, "mean": [0], "deviation": [1]}', "in 1 channels"),
-        ('{"size": 20}', "a recipe has no field size"),
-    ],
-)
-def test_wrong_recipes(
-    text: str, says: str, weights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "recipe.json").write_text(text)
-    flags = ["--weights", str(weights), "--recipe", str(tmp_path / "recipe.json")]
-    assert main(["classify", "x.png", "--network", "resnet18", *flags]) == 2
-    assert says in capsys.readouterr().err
-
-
 def test_what_is_done_to_pictures_follows_the_weights(weights: Path, tmp_path: Path) -> None:
     assert Classifier.load("vit").recipe == Recipe(28, 28, (0.0,), (1.0,), background=0)
     assert Classifier.load("resnet18", weights).recipe == Recipe(23, 20)  # the recipe of ImageNet
@@ -339,58 +197,6 @@ def test_what_is_done_to_pictures_follows_the_weights(weights: Path, tmp_path: P
     found = Classifier.load("resnet18", path)
     assert found.recipe == Recipe(32, 32, (0.0,) * 3, (1.0,) * 3)
     assert found.classes[0] == "airplane"
-
-
-def test_names_of_classes() -> None:
-    imagenet = names.class_names("imagenet", 1000)
-    assert len(set(imagenet)) == 1000
-    assert [imagenet[k] for k in (0, 134, 207, 517, 999)] == [
-        "tench",
-        "crane (bird)",
-        "golden retriever",
-        "crane (machine)",
-        "toilet tissue",
-    ]
-    assert names.class_names("fashion-mnist", 10) == datasets.CLASSES
-    assert names.class_names("imagenet", 3) == ["class 0", "class 1", "class 2"]
-
-
-def test_the_likeliest_classes() -> None:
-    given = np.array([[0.2, 0.5, 0.3], [0.4, 0.2, 0.4]])
-    classes, probabilities = top(given, 2)
-    assert classes.tolist() == [[1, 2], [0, 2]]
-    assert probabilities.tolist() == [[0.5, 0.3], [0.4, 0.4]]
-    assert given.tolist() == [[0.2, 0.5, 0.3], [0.4, 0.2, 0.4]]
-    many = np.random.default_rng(0).integers(0, 9, (50, 40)) / 9.0  # with many equal values
-    for count in (1, 5, 40):
-        classes, probabilities = top(many, count)
-        assert classes.tolist() == np.argsort(-many, axis=1, kind="stable")[:, :count].tolist()
-        assert probabilities.tolist() == (-np.sort(-many, axis=1)[:, :count]).tolist()
-    for wrong, says in ((np.nan, "not numbers: its weights are damaged"), (1.1, "outside 0 to 1")):
-        given[1, 1] = wrong
-        for count in (1, 2):
-            with pytest.raises(MiniDnnError, match=says):
-                top(given.copy(), count)
-
-
-@pytest.mark.parametrize(
-    ("spent", "output", "limit"),
-    [
-        (Spent(1.9, waited=1.2, decoding=2.0, network=0.3), 0.1, "decoding"),
-        (Spent(0.9, waited=0.1, network=0.8), 1.1, "network"),  # results are written at the same time
-        (Spent(0.9, copying=0.6, network=0.2), 1.1, "copies"),
-        (Spent(0.9, network=0.3), 1.1, "output"),
-        (Spent(1.5, network=0.4), 0.5, "results"),
-        (Spent(2.0, network=1.9), 1.9, "output"),  # in the process that waits for the one that writes
-        (Spent(0.2, network=0.1), 1.8, "output"),
-        (Spent(4.0, network=3.0, waited=0.1), 0.0, "network"),
-        (Spent(), 0.0, "results"),
-    ],
-)
-def test_what_limited(spent: Spent, output: float, limit: str) -> None:
-    """The limiting part of a run of two seconds."""
-    assert classified.limit(spent, output, 2.0) == limit
-    assert classified.in_words(spent, output, 2.0).startswith(limit)
 
 
 def test_the_examples_of_the_page(
@@ -412,45 +218,3 @@ def test_the_examples_of_the_page(
     pixels = np.load("photos.npy")
     assert pixels.shape == (2, 3, 224, 224)
     assert (pixels == 9 * np.arange(2)[:, None, None, None]).all()
-
-
-def test_names_of_files_are_no_commands_to_a_terminal(tmp_path: Path) -> None:
-    assert plain("a\x1b[2Jb\udcff é") == r"a\x1b[2Jb\udcff é"
-    name = "caf\udce9,\n.png"
-    odd = Answers([name], [""], np.array([[1]]), np.array([[0.5]]))
-    outputs = classified.Outputs(
-        {"json": str(tmp_path / "x.json"), "csv": str(tmp_path / "x.csv")}, force=False
-    )
-    with outputs.open({"network": "x"}, ["Bag", "Coat"]) as writer:
-        writer.add(odd)
-        writer.end({"failed": 0})
-    assert json.loads((tmp_path / "x.json").read_text())["pictures"][0]["file"] == name
-    assert b"caf\xe9,\n.png" in (tmp_path / "x.csv").read_bytes()
-
-
-@pytest.mark.exhaustive
-def test_by_two_processes_as_by_one(
-    weights: Path, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The result is the same, bit for bit and in the same order, for every choice of shards."""
-    parquet = pytest.importorskip("pyarrow.parquet")
-    impl = ["--impl", "networks/resnet18/v2_layers", "--device", "emulator", "--batch", "4"]
-    tables = []
-    for at, more in enumerate(([], ["--gpus", "2", "--shard", "4"])):
-        files = [f"{tmp_path}/{at}.{kind}" for kind in ("csv", "jsonl", "parquet")]
-        named = [word for file in files for word in (f"--{file.rpartition('.')[2]}", file)]
-        words = ["classify", str(folder), "--network", "resnet18", "--weights", str(weights)]
-        assert main([*words, *impl, *more, *named]) == 1
-        out, err = capsys.readouterr()
-        assert err.count("error: ") == 3
-        assert "10 of 13 pictures" in out
-        tables.append([Path(file).read_bytes() for file in files])
-    assert "emulator 0: " in out
-    assert tables[0][:2] == tables[1][:2]
-    one, two = (parquet.read_table(f"{tmp_path}/{at}.parquet") for at in range(2))
-    assert one.equals(two)
-    rows = list(csv.DictReader(io.StringIO(tables[0][0].decode())))
-    assert [str(v or "") for v in one["name"].to_pylist()] == [row["name"] for row in rows]
-    lines = [json.loads(line) for line in tables[0][1].splitlines()]
-    assert [line["file"] for line in lines] == list(dict.fromkeys(row["file"] for row in rows))
-    assert sorted(path.name for path in tmp_path.glob("*.parts")) == []

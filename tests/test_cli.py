@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from mini_dnn.cli import common, main
+from mini_dnn.device import Device
+from mini_dnn.errors import DeviceError
 from mini_dnn.paths import ROOT
 from mini_dnn.report.page import TITLE
 
@@ -69,7 +71,7 @@ def test_a_students_folder_without_registration(capsys: pytest.CaptureFixture[st
     assert re.search(message, err)
 
 
-def test_wrong_accuracy_is_told_and_fails(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_wrong_accuracy_is_reported_and_fails(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     source = Path(__file__).parent.parent / "milestones" / "m1" / "direct"
     (tmp_path / "variant.py").write_text((source / "variant.py").read_text())
     kernel = (source / "kernel.cu").read_text()
@@ -95,6 +97,9 @@ def test_wrong_accuracy_is_told_and_fails(capsys: pytest.CaptureFixture[str], tm
         (["bench", "--impl", "m9"], r"no variant 'm9'"),
         (["bench", "--out", "no/such/x.json"], r"there is no folder"),
         (["bench", "--out", "."], r"--out \. is a folder; name a file in it"),
+        (["bench", "--out", "-"], r"--out -: the output is a file here, not standard output; name a file"),
+        (["report", "--readmes", "--out", "x"], r"--out and --force are for a report"),
+        (["report", "--check", "--force"], r"--readmes and --check are about the READMEs; use them in two"),
         (["bench", "--budget", "nan"], r"--budget nan: expected"),
         (["bench", "--batch", "\u00b2"], r"expected integers separated by commas"),
         (["bench", "--impl", "m1,m3/cublas", "--device", "emulator", *SYNTHETIC], r"m3/cublas needs a GPU"),
@@ -139,6 +144,7 @@ def test_list_follows_the_ladder(capsys: pytest.CaptureFixture[str]) -> None:
     names = [name for name, _ in found]
     assert len(names) > 50
     parents = [(name, parent) for name, parent in found if parent in names and parent != "layers/custom"]
+    assert len(parents) > 40
     assert all(names.index(parent) < names.index(name) for name, parent in parents)
     assert names.index("gemm/v0_naive") < names.index("gemm/cublas")
 
@@ -184,6 +190,18 @@ def test_bench_writes_what_a_figure_needs(capsys: pytest.CaptureFixture[str], tm
     assert record["rows"][3]["flops"] == 2 * 16 * 196 * 20 * 34 * 34
 
 
+def test_bench_without_a_gpu_names_what_needs_none(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def lacks(_: str) -> Device:
+        raise DeviceError("there is no driver")
+
+    monkeypatch.setattr("mini_dnn.cli.bench.open_device", lacks)
+    status, _, err = run(capsys, "bench", "softmax")
+    assert status == 2
+    assert "bench measures on a GPU: there is no driver. Without a GPU, 'run.py profile' estimates" in err
+
+
 def test_bench_keeps_what_it_has_when_a_later_variant_fails(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -201,7 +219,7 @@ def test_bench_keeps_what_it_has_when_a_later_variant_fails(
     assert [path.name for path in tmp_path.iterdir() if path.suffix == ".tmp"] == []
 
 
-def test_elements_that_nobody_wrote_are_told_without_a_check(
+def test_elements_that_nobody_wrote_are_reported_without_a_check(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     source = Path(__file__).parent.parent / "milestones" / "m1" / "direct"

@@ -48,6 +48,10 @@ def test_infinities_and_nan(dtype: type, found: float, expected: float, right: b
     assert result.first == (None if right else (0, 1))
     assert np.isfinite(result.max_error)
     assert np.isfinite(result.worst_ratio)
+    are_finite = bool(np.isfinite([found, expected]).all())
+    assert ("max error" in str(result)) == (right or are_finite), (
+        "an error of 0 would look like a right result"
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
-"""The emulator's counters for kernels whose values can be derived by hand, and the verb that shows them."""
+"""The emulator's counters for kernels whose values can be derived by hand."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,13 +7,12 @@ import counters_cases
 import numpy as np
 import pytest
 
-from mini_dnn.cli import main
 from mini_dnn.device.emulator.counted import CountedEmulator, CountedLaunch
 from mini_dnn.device.emulator.counted_interface import EventKind
-from mini_dnn.errors import DeviceError, UsageError
-from mini_dnn.profiling.bracket import Bracket, Larger, bracket, together
+from mini_dnn.errors import DeviceError
+from mini_dnn.profiling.bracket import Larger, bracket
 from mini_dnn.profiling.counters import Counters
-from mini_dnn.profiling.gpus import GPUS, gpu, occupancy
+from mini_dnn.profiling.gpus import GPUS
 from mini_dnn.profiling.totals import counters
 
 WARPS = counters_cases.BLOCKS * counters_cases.THREADS // 32
@@ -181,6 +179,15 @@ def test_counters_do_not_depend_on_the_number_of_threads(launches: dict[str, Cou
     assert found.accesses == one(launches, "nested_trips 6").accesses
 
 
+def test_blocks_that_wait_for_later_ones(device: CountedEmulator) -> None:
+    module = device.compile(Path(__file__).parent / "kernels" / "barriers.cu", {})
+    flags, out = (device.empty(name, (4,), np.int32) for name in ("flags", "out"))
+    device.copy_in(flags, np.zeros(4, np.int32))
+    device.launch(module, "last_to_first", (4,), (64,), (flags, out, np.int32(0)))
+    (found,) = counters([device.launches[-1]])
+    assert found.sum("instructions", "global", "store") == 4  # all blocks are counted
+
+
 def test_blocks_of_a_cluster_with_dynamic_shared_memory(device: CountedEmulator) -> None:
     size = 8
     module = device.compile(Path(__file__).parent / "kernels" / "cluster.cu", {"PTX_BULK": 1})
@@ -200,51 +207,6 @@ def test_clang_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mini_dnn.device.emulator.compiler.Compiler.is_clang", True)
     with pytest.raises(DeviceError, match="counters need g\\+\\+"):
         found(object.__new__(CountedEmulator), False)
-
-
-@pytest.mark.parametrize(
-    ("name", "threads", "shared_bytes", "registers", "blocks", "limiter"),
-    [
-        ("a100", 256, 0, 32, 8, "warps"),  # 2,048 threads
-        ("a100", 256, 0, 64, 4, "registers"),
-        ("t4", 1024, 0, 32, 1, "warps"),
-        ("h100", 128, 100 * 1024, 32, 2, "shared_mem"),  # 101 KB with what the system takes, of 228
-        ("3090", 32, 0, 16, 16, "blocks"),
-        ("4090", 1024, 0, 32, 1, "warps"),  # 48 warps, of which a block has 32
-    ],
-)
-def test_occupancy(
-    name: str, threads: int, shared_bytes: int, registers: int, blocks: int, limiter: str
-) -> None:
-    found = occupancy(GPUS[name], threads, shared_bytes, registers)
-    assert found.blocks == blocks
-    assert found.limits[limiter] == blocks
-
-
-def test_unknown_registers_limit_nothing() -> None:
-    assert "registers" not in occupancy(GPUS["h200"], 256, 0, None).limits
-
-
-def test_names_of_gpus() -> None:
-    assert gpu("RTX 4090") is GPUS["4090"]
-    with pytest.raises(UsageError, match="expected one of h200, h100"):
-        gpu("k80")
-
-
-def test_brackets_add_up() -> None:
-    first = Bracket({"DRAM": 3.0, "FMA units": 1.0}, 3.1, 3.2, 4.5)
-    second = Bracket({"DRAM": 1.0, "FMA units": 2.0}, 2.1, 2.2, 3.5)
-    both = together([first, second])
-    assert both.limiter == "DRAM"
-    assert (both.low_ms, both.likely_ms, both.high_ms) == pytest.approx((5.2, 5.4, 8.0))
-    assert (first.sure, second.sure) == ("clearly", "clearly")
-    assert Bracket({"DRAM": 1.0, "FMA units": 0.95}, 1, 1, 2).sure == "about as much as the next one"
-
-
-def test_latency_limits_where_no_unit_is_busy_for_most_of_the_time() -> None:
-    times = Bracket({"DRAM": 0.5, "FMA units": 0.3}, 0.5, 1.0, 1.5)
-    assert (times.limiter, times.longest, times.second) == ("latency", "DRAM", "DRAM")
-    assert times.sure == "probably"
 
 
 def test_a_launch_of_few_blocks_or_warps_waits(launches: dict[str, CountedLaunch]) -> None:
@@ -319,49 +281,3 @@ def test_offsets_of_an_unrolled_loop_are_no_instructions(device: CountedEmulator
         assert found.operations("fadd") >= 32 * (many - 1)
         work[many] = found.operations("other") / 32
     assert work[16] <= work[4] + 1
-
-
-class TestVerb:
-    """`run.py profile --tool emulator`."""
-
-    def test_json_and_words(self, tmp_path: Path, capsys: Output) -> None:
-        file = tmp_path / "counters.json"
-        words = ["profile", "m1/direct", "--tool", "emulator", "--shapes", "2,3,19,37,5,3,5"]
-        assert main([*words, "--gpu", "a100", "--json", str(file)]) == 0
-        text = capsys.readouterr().out
-        assert "NVIDIA A100" in text
-        assert "limited by" in text
-        found = json.loads(file.read_text())
-        assert found["variant"] == "m1/direct"
-        (kernel,) = found["problems"]["2,3,19,37,5,3,5"]["kernels"]
-        assert {access["array"] for access in kernel["accesses"]} == {"x", "w", "y"}
-        stores = [access for access in kernel["accesses"] if access["operation"] == "store"]
-        assert sum(access["lanes"] for access in stores) == 2 * 5 * 17 * 33
-        assert sum(work["ffma"] for work in kernel["work"]) == 2 * 5 * 17 * 33 * 3 * 3 * 5
-
-    @pytest.mark.parametrize(
-        ("words", "message"),
-        [
-            (["m1/direct", "--tool", "emulator", "--gpu", "k80"], "no such GPU"),
-            (["m1/direct", "--tool", "emulator", "--batch", "100000"], "GFLOP"),
-            (["m3/cublas", "--tool", "emulator"], "does not run on the emulator"),
-            (["m3/stack_1", "--tool", "emulator", "--gpu", "t4"], "needs a GPU of sm_80"),
-            (["m1/direct", "--tool", "nsys", "--json", "x.json"], "needs --tool emulator"),
-            (
-                ["m1/direct", "--tool", "ncu", "--gpu", "a100"],
-                "--gpu a100 needs --tool emulator",
-            ),
-            (["m1/direct", "--gpu", "k80"], "no such GPU"),
-        ],
-    )
-    def test_wrong_use(self, words: list[str], message: str, capsys: Output) -> None:
-        assert main(["profile", *words]) == 2
-        assert message in capsys.readouterr().err
-
-    def test_somebody_elses_file_stays(self, tmp_path: Path, capsys: Output) -> None:
-        file = tmp_path / "notes.json"
-        file.write_text("mine")
-        words = ["profile", "m1/direct", "--tool", "emulator", "--shapes", "1,1,1,1,1,1,1"]
-        assert main([*words, "--json", str(file)]) == 2
-        assert file.read_text() == "mine"
-        assert "--force" in capsys.readouterr().err

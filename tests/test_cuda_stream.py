@@ -52,7 +52,7 @@ class Driver(plain.Driver):
 
     def cuEventRecord(self, event: int, stream: int) -> tuple[int]:
         self.calls.append(("record", event, stream))
-        return (0,)
+        return (self.fails.get("record", 0),)
 
     def cuStreamWaitEvent(self, stream: int, event: int, flags: int) -> tuple[int]:
         self.calls.append(("wait", stream, event))
@@ -203,7 +203,21 @@ def test_marks(driver: Driver, stream: CudaStream) -> None:
     assert not is_over()
     driver.pending = False
     assert is_over()
-    assert driver.calls[-1] == ("destroy", EVENT)
+    assert is_over(), "asking twice is harmless"
+    del is_over
+    assert driver.calls == [("record", EVENT, HANDLE), ("destroy", EVENT)]
+
+
+def test_events_of_marks_that_nobody_asks_are_destroyed(driver: Driver, stream: CudaStream) -> None:
+    stream.mark()
+    assert driver.calls == [("record", EVENT, HANDLE), ("destroy", EVENT)]
+
+
+def test_an_event_that_cannot_be_recorded_is_destroyed(driver: Driver, stream: CudaStream) -> None:
+    driver.fails["record"] = plain.INVALID_VALUE
+    with pytest.raises(LaunchError, match="cuEventRecord says"):
+        stream.mark()
+    assert driver.calls == [("record", EVENT, HANDLE), ("destroy", EVENT)]
 
 
 def test_which_gpu_memory_lies_on(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:

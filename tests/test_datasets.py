@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mini_dnn import datasets
-from mini_dnn.datasets import fashion_mnist, idx, synthetic
+from mini_dnn.datasets import cifar10, fashion_mnist, idx, synthetic
 from mini_dnn.datasets.fashion_mnist import IdxFile, Source
 from mini_dnn.errors import DataError, ShapeError, UsageError
 
@@ -77,6 +77,15 @@ def test_environment_variable_comes_after_the_argument(tmp_path, tiny, monkeypat
     assert fashion_mnist.load("test", None, tmp_path / "data", source)[2].startswith("FASHION_MNIST_DIR=")
     with pytest.raises(DataError, match="there is no folder"):
         fashion_mnist.load("test", tmp_path / "elsewhere", tmp_path / "data", source)
+
+
+@pytest.mark.parametrize("load", [fashion_mnist.load, fashion_mnist.load_published, cifar10.load])
+def test_folders_that_the_system_does_not_find(load, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    with pytest.raises(DataError, match=f"there is no folder {tmp_path}/home/set"):
+        load("test", "~/set", tmp_path)
+    with pytest.raises(DataError, match=r"there is no folder|cannot be read: File name too long"):
+        load("test", "a" * 300, tmp_path)
 
 
 def test_own_folder_is_the_last_place(tmp_path, tiny, monkeypatch):

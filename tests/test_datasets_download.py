@@ -85,7 +85,7 @@ def test_other_sums_are_named(serve, folder):
     assert list(listed(folder)) == ["images.gz"]
 
 
-def test_right_files_are_not_fetched_again(serve, folder, capfd):
+def test_right_files_are_not_fetched_again(serve, folder):
     server = serve(CONTENTS)
     folder.mkdir(parents=True)
     (folder / "images.gz").write_bytes(CONTENTS["images.gz"])

@@ -77,7 +77,7 @@ def test_findings_are_lines_that_vs_code_reads() -> None:
 def test_tasks_have_real_verbs_and_flags(capsys: Output) -> None:
     for task in TASKS:
         assert task["args"][0] == "run.py"
-        with pytest.raises(SystemExit):
+        with pytest.raises(SystemExit, match=r"^0$"):
             main([task["args"][1], "--help"])
         text = capsys.readouterr().out
         assert all(word in text for word in task["args"][2:] if word.startswith("--"))

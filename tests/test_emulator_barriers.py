@@ -1,12 +1,13 @@
 """Barriers of a block: correct ones work, and wrong ones are reported instead of hanging."""
 
-from contextlib import closing
+from contextlib import closing, nullcontext
 
 import numpy as np
 import pytest
 from emulator_kernels import Kernels, line_of
 
 from mini_dnn.device.emulator import EmulatorDevice
+from mini_dnn.device.emulator.checked import CheckedEmulator
 from mini_dnn.errors import LaunchError
 
 INT = np.int32
@@ -88,6 +89,18 @@ def test_a_launch_after_a_failed_one_works(kernels: Kernels) -> None:
             kernels("divergent", (100,), (64,), np.zeros(64, INT))
         kernels("reverse", (1,), (128,), x, y)
         np.testing.assert_array_equal(y, x[::-1])
+
+
+@pytest.mark.parametrize("kind", [EmulatorDevice, CheckedEmulator])
+def test_a_launch_after_one_that_failed_while_blocks_waited(kind: type[EmulatorDevice]) -> None:
+    """Each block has 1024 stacks, which must be free again."""
+    with closing(kind(threads=1) if kind is EmulatorDevice else kind()) as device:
+        kernels = Kernels(device, "barriers.cu")
+        for fault in (1, 1, 0):
+            out = np.zeros(4, INT)
+            with pytest.raises(LaunchError) if fault else nullcontext():
+                kernels("last_to_first", (4,), (1024,), np.zeros(4, INT), out, INT(fault))
+        assert out.all()
 
 
 def test_many_launches_and_every_block_once(kernels: Kernels) -> None:

@@ -1,7 +1,6 @@
 """Where compiled kernels are kept."""
 
 import os
-import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -128,7 +127,7 @@ def test_the_precompiled_header_is_taken_and_changes_nothing(
         built.append(build_kernels(source, {}, compiler, copy, checked).read_bytes())
         with pytest.raises(CompileError) as error:
             build_kernels(wrong, {}, compiler, copy, checked)
-        said.append(re.sub("/tmp/[^/]*/", "", str(error.value)))
+        said.append(str(error.value))
     assert read == [True, False]
     assert checked or built[0] == built[1]  # debugging information contains the name of a temporary folder
     assert "__expf" in said[0]

@@ -132,7 +132,7 @@ def test_scans_are_not_there(emulator: EmulatorDevice, tmp_path: Path) -> None:
         emulator.compile(tmp_path / "kernel.cu", {})
 
 
-def test_a_tile_of_a_size_that_is_none(emulator: EmulatorDevice, tmp_path: Path) -> None:
+def test_a_tile_of_an_invalid_size(emulator: EmulatorDevice, tmp_path: Path) -> None:
     text = BARE.format(use="cg::tiled_partition(cg::this_thread_block(), (unsigned)y[0]).sync()")
     (tmp_path / "kernel.cu").write_text(text)
     with pytest.raises(LaunchError, match="a tile has 1, 2, 4, 8, 16 or 32 threads"):

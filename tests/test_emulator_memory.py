@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -153,13 +155,21 @@ def test_vector_types(kernels: Kernels) -> None:
     np.testing.assert_array_equal(out[:, 1], v[:, 2] * v[:, 3] + k[:, 3])
 
 
-@pytest.mark.usefixtures("interruptible")
-def test_ctrl_c_ends_even_an_endless_kernel(kernels: Kernels) -> None:
+@contextmanager
+def interrupted_later() -> Iterator[None]:
+    """Press Ctrl-C while the block runs."""
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
-    with pytest.raises(KeyboardInterrupt):
+    try:
+        yield
+    finally:
+        timer.join()
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_ctrl_c_ends_even_an_endless_kernel(kernels: Kernels) -> None:
+    with pytest.raises(KeyboardInterrupt), interrupted_later():
         kernels("endless", (4,), (32,), np.zeros(1, INT))
-    timer.join()
     y = np.zeros(64, np.float32)
     kernels("store", (1,), (64,), y, np.int64(0))
     assert y.all()

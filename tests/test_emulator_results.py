@@ -56,7 +56,7 @@ def test_fast_quotients_by_large_divisors(kernels: Kernels) -> None:
     assert found == [2.0**-125, 0, 0, 2]
 
 
-def test_bytes_of_words_and_what_printf_returns(kernels: Kernels, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bytes_of_words_and_what_printf_returns(kernels: Kernels) -> None:
     found = results(kernels, "words", 4, np.uint32(0xFF))
     assert found == [255 + 5, 4, 2, 0]
 

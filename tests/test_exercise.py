@@ -79,7 +79,7 @@ def test_from_the_first_blank_to_the_reference(
     )
 
 
-def test_an_exercise_that_has_got_more_blanks_since_it_was_made(tmp_path: Path, capsys: Output) -> None:
+def test_an_exercise_that_has_got_more_blanks_since_it_was_made(tmp_path: Path) -> None:
     folder = create(str(tmp_path / "mine"), find("m1/direct"), exercise.make)
     (folder / exercise.STATE).write_text('{"of": "m1/direct", "read": [1]}')
     assert "hint 2 of" in exercise.next_hint(folder)[1]

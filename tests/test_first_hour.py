@@ -72,7 +72,7 @@ def test_a_locale_that_has_ascii_alone(tmp_path: Path) -> None:
     assert "Idea: √K – “quoted”" in (tmp_path / "copy/kernel.cu").read_text(encoding="utf-8")
 
 
-def test_a_text_that_the_locale_cannot_write_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_text_that_the_locale_cannot_write_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert status_of(lambda: len("√K".encode("ascii"))) == 2
     assert capsys.readouterr().err.endswith("Set PYTHONUTF8=1\n")
 
@@ -86,7 +86,7 @@ def test_a_python_without_the_packages() -> None:
     assert done.stderr.endswith("'. .venv/bin/activate' in each shell\n")
 
 
-def test_a_python_that_is_none(tmp_path: Path) -> None:
+def test_a_python_that_cannot_be_used(tmp_path: Path) -> None:
     for name in ("Makefile", "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path)
     cases = {"python9": "PYTHON=python9: there is no such program", "false": "or newer; false is"}

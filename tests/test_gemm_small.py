@@ -139,6 +139,14 @@ def test_the_choice_suits_the_shape(sizes: tuple[int, int, int], tile: Any) -> N
     assert RULES["choose"](GemmShape(*sizes, "fp16", "fp16")) is tile
 
 
+def test_the_distances_within_a_tile_that_starts_anywhere_are_below_2_30() -> None:
+    for pitch in ((1 << 23) - 1, (1 << 23) + 1, 9_600_001):
+        problem = GemmShape(16, pitch, 128, "fp16", "fp16")
+        taken = [tile for tile in SHORT + DEEP if tile.takes(problem)]
+        assert bool(taken) == (pitch < 1 << 23)
+        assert all(max(tile.depth, tile.rows, tile.columns) * pitch < 1 << 30 for tile in taken)
+
+
 @pytest.mark.parametrize(
     "problem",
     [

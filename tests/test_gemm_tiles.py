@@ -1,15 +1,20 @@
-"""gemm/v8_final: every tile that its model may choose, and the choices themselves; gemm/v9_fp32's widths."""
+"""gemm/v8_final: every tile that its model may choose, its choices; widths of gemm/v9_fp32; long grids."""
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
-from convolutions import kernels, solved
+from convolutions import kernels, planned, solved
 from sampling import exhaustive_unless, sampled
 
+from mini_dnn import gemm
 from mini_dnn.device import Device
 from mini_dnn.device.emulator.checked import CheckedEmulator
-from mini_dnn.ops.gemm import GemmShape
-from mini_dnn.variant import find
+from mini_dnn.errors import LimitError
+from mini_dnn.ops.gemm import OPERATION, GemmShape
+from mini_dnn.running.compute import best
+from mini_dnn.variant import find, names
 
 V8 = find("gemm/v8_final")
 RULES: dict[str, Any] = V8.plan.__globals__  # type: ignore[union-attr]
@@ -104,6 +109,27 @@ def test_widths_of_v9_are_those_of_the_shortest_time(rows: int, n: int) -> None:
     wide, narrow = rules["widths"](rows, n)
     assert wide * 192 + narrow * 128 >= n
     assert busiest(wide) <= min(map(busiest, range(max(0, wide - 40), wide + 20)))
+
+
+@pytest.mark.parametrize("sizes", [(1, 2_200_000, 8), (16, 4_300_000, 1000), (2, 3, 4_300_000)])
+@pytest.mark.parametrize("dtype", ["fp32", "fp16"])
+def test_the_grids_of_long_products(sizes: tuple[int, int, int], dtype: str) -> None:
+    m, n, k = sizes
+    problems = (GemmShape(m, n, k, dtype, dtype), GemmShape(n, m, k, dtype, dtype, "tt"))
+    cases = [(rung, p) for rung in map(find, names("gemm")) for p in problems if not rung.limit_for(p)]
+    assert len(cases) > 8
+    for rung, problem in cases:  # by default, a rung is not used if its own launches exceed a limit
+        fits = planned(rung, problem).fits(1 << 60)
+        assert fits or rung.limit_of_launches(problem), f"a grid of {rung.name} is too long for {problem}"
+
+
+def test_a_rung_whose_grid_would_be_too_long_is_not_the_default(quick_emulator: Device) -> None:
+    rows, problem = np.ones((8, 1), np.float32), GemmShape(8, 2_200_000, 1)
+    assert best(OPERATION, replace(problem, n=2_000_000), quick_emulator).name == "gemm/v13_split"
+    assert best(OPERATION, problem, quick_emulator).name == "gemm/v3_registers"
+    columns = np.ones((1, problem.n), np.float32)
+    with pytest.raises(LimitError, match=r"split_columns would have a grid of 1 x 68,750 x 1 blocks; CUDA"):
+        gemm(rows, columns, impl="gemm/v13_split", device=quick_emulator)
 
 
 def test_widths_of_v9_of_a_million_columns() -> None:

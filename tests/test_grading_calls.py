@@ -3,20 +3,16 @@
 # ruff: noqa: E501
 from __future__ import annotations
 
-import platform
 from pathlib import Path
 
 import numpy as np
 import pytest
-from judged_kernels import ALONE, judged, launched
+from judged_kernels import ALONE, judged, launched, needs_x86_64
 from sampling import chosen
 
 from mini_dnn.device.emulator.checked import KernelError
-from mini_dnn.device.emulator.compiler import find_compiler
 
-pytestmark = pytest.mark.skipif(
-    platform.machine() != "x86_64" or find_compiler().is_clang, reason="machine code of x86-64, by g++"
-)
+pytestmark = needs_x86_64
 
 SHAPES = (
     "struct A { int k = 1; __device__ virtual float f(float a) const { return a + k; } };\n"

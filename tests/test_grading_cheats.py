@@ -134,7 +134,7 @@ def test_checked_mode_is_not_silenced(name: str, checking: Grader, tmp_path: Pat
     assert re.search(expected(name), grade.refused)
 
 
-def test_a_race_where_nobody_looks_is_found_and_not_told(tmp_path: Path) -> None:
+def test_a_race_where_nobody_looks_is_found_and_not_shown(tmp_path: Path) -> None:
     """The race occurs at a hidden shape of checked mode.
 
     Its points are lost, and the message names nothing.

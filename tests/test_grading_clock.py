@@ -102,7 +102,7 @@ def test_a_gpu_whose_kernels_reach_the_clock(
     Grader(replace(setting, weak_isolation=True), tmp_path).close()
 
 
-def test_images_that_are_too_few_are_told_before_a_device_is_opened(
+def test_images_that_are_too_few_are_reported_before_a_device_is_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = QUICK.replace("hidden = 3 }", "hidden = 3, accuracy = 1 }") + "[accuracy]\nbatch = 100_000\n"

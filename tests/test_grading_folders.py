@@ -112,7 +112,7 @@ def test_folders_in_folders_without_end_hold_nothing(tmp_path: Path) -> None:
     assert one.variant("layers/custom", rubric.load(tmp_path / "rubric.toml")) is None
 
 
-def test_what_a_submission_without_a_variant_holds_is_told(tmp_path: Path) -> None:
+def test_what_a_submission_without_a_variant_holds_is_reported(tmp_path: Path) -> None:
     (tmp_path / "rubric.toml").write_text(QUICK)
     asked, one = rubric.load(tmp_path / "rubric.toml"), Submission("ann", tmp_path / "ann")
     one.folder.mkdir()

@@ -167,7 +167,7 @@ def earned(tmp_path: Path, subject: Subject, text: str) -> dict[str, Check]:
     return {check.name.partition(": ")[2]: check for check in found.checks}
 
 
-def test_a_refused_shape_is_told_as_such(tmp_path: Path) -> None:
+def test_a_refused_shape_is_reported_as_such(tmp_path: Path) -> None:
     found = earned(tmp_path, Square(), QUICK)
     assert found["compiles"].status == "passed"
     assert (found["correct"].status, found["correct"].points) == ("failed", 0)
@@ -197,5 +197,6 @@ def test_a_failure_names_the_command_that_reproduces_it(tmp_path: Path) -> None:
     text = QUICK.replace("2, 2, 9, 21, 3, 2, 5", "2, 3, 9, 9, 3, 3, 3")  # three channels
     message = earned(tmp_path, Wrong(), text)["correct"].message
     assert message.endswith(
-        "\nreproduce it: run.py run layers/custom --shapes 2,3,9,9,3,3,3 --seed 1 --check"
+        "\nreproduce it, with the folder of your variant in place of FOLDER: "
+        "run.py run FOLDER --shapes 2,3,9,9,3,3,3 --seed 1 --check"
     )

@@ -198,7 +198,7 @@ def test_the_executor_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert (found.op_ms, found.refused) == (1.0, "")
 
 
-def test_setup_is_not_timed_and_comes_before_the_inputs(tmp_path: Path) -> None:
+def test_setup_is_not_timed_and_comes_before_the_inputs() -> None:
     device = ClockedEmulator()
     found = timed("networks/lenet/whole", LenetBatch(3, True, 28), Method("fp32", 0, 2), device=device)
     assert (found.refused, found.op_ms) == ("", 2.0), "two launches"

@@ -192,7 +192,7 @@ def test_hidden_tests_that_were_not_run_did_not_fail() -> None:
     assert "0 of 1 passed, 1 not run" in page.split("## Checks that did not run")[1]
 
 
-def test_how_long_hidden_tests_took_is_not_told() -> None:
+def test_how_long_hidden_tests_took_is_not_shown() -> None:
     """Otherwise a plan could reveal hidden shapes by waiting a second for each channel."""
     shown, hidden = (
         Check("correct", "passed", 1, 1, seconds=2.0),

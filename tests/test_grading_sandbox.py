@@ -63,7 +63,7 @@ def test_files(tmp_path: Path) -> None:
         os.setsid,
         lambda: os.setpgid(0, 0),
         lambda: os.memfd_create("more"),
-        lambda: os.chmod("/tmp", 0o777),  # noqa: PTH101
+        lambda: os.chmod("/tmp/nothing", 0o777),  # noqa: PTH101
         lambda: os.truncate("/tmp/nothing", 0),
         lambda: os.setpriority(os.PRIO_PROCESS, 0, 5),
         lambda: fcntl.fcntl(0, fcntl.F_SETLEASE, fcntl.F_WRLCK),

@@ -194,7 +194,7 @@ def test_a_variant_without_points_for_correctness_is_not_timed_after_its_end() -
     assert passed(judged(asked, "ended in checked mode", CPU), asked) == []
 
 
-def test_why_a_variant_is_not_timed_is_told(asked: rubric.Rubric) -> None:
+def test_why_a_variant_is_not_timed_is_reported(asked: rubric.Rubric) -> None:
     both = merged(judged(asked, "hidden", CPU), None)
     (speed,) = (check for check in both.checks if check.name.endswith(": performance"))
     assert (speed.status, speed.message) == (SKIPPED, NOT_CHOSEN)

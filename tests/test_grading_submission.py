@@ -1,129 +1,27 @@
-"""Submissions: their variants, their files, their names."""
+"""Submissions: their variants, their plans, and what their authors are told."""
 
 from __future__ import annotations
 
-import fcntl
-import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from grading_helpers import QUICK, honest, quick_setting
+from grading_helpers import QUICK, honest, isolated_grader, quick_setting
+from grading_helpers import grader as grader
+from grading_helpers import repository as repository
 
 from mini_dnn.grading import rubric
 from mini_dnn.grading.confined import sandbox
-from mini_dnn.grading.confined.process import SubmissionError
-from mini_dnn.grading.confined.sandbox import Isolation
 from mini_dnn.grading.grader import Grader
-from mini_dnn.grading.submission import Submission, digest
-from mini_dnn.grading.submitted import read
+from mini_dnn.grading.submission import Submission
 from mini_dnn.paths import ROOT
-
-NOBODY = 65534
-REPOSITORY = (
-    QUICK
-    + """
-[[variant]]
-name = "m1/cpu"
-host = true
-points = { correct = 2 }
-
-[[variant]]
-name = "m1/tiled_direct"
-points = { correct = 2 }
-
-[[variant]]
-name = "m3/restrict"
-required = false
-points = { correct = 1 }
-
-[[variant]]
-name = "m3/cublas"
-required = false
-points = { correct = 1 }
-
-[[variant]]
-name = "m3/sweep"
-required = false
-points = { correct = 1 }
-"""
-)
-
-
-def test_the_digest_is_of_the_files_that_count(tmp_path: Path) -> None:
-    (tmp_path / "rubric.toml").write_text(QUICK)
-    asked, one = rubric.load(tmp_path / "rubric.toml"), Submission("honest", honest(tmp_path))
-    first = digest(one, asked)
-    (one.folder / "__pycache__").mkdir()
-    (one.folder / "__pycache__/variant.pyc").write_text("x")
-    (one.folder / ".notes").write_text("x")
-    os.utime(one.folder / "kernel.cu")
-    assert digest(one, asked) == first
-    (one.folder / "tile.h").write_text("x")
-    assert digest(one, asked) != first
-
-
-def nested(folder: Path, name: str, depth: int) -> None:
-    """Create deeply nested folders."""
-    here = os.open(folder, os.O_RDONLY)
-    for _ in range(depth):
-        os.mkdir(name, dir_fd=here)
-        inner = os.open(name, os.O_RDONLY, dir_fd=here)
-        os.close(here)
-        here = inner
-    os.close(here)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda folder: (folder / "secret.h").symlink_to("/etc/passwd"), "secret.h is a symbolic link"),
-        (lambda folder: (folder / "more").symlink_to(folder.parent), "more is a symbolic link"),
-        (lambda folder: os.mkfifo(folder / "pipe.h"), "pipe.h is not a regular file"),
-        (lambda folder: (folder / "large.bin").write_bytes(bytes(9 << 20)), "or 8 MB"),
-        (lambda folder: [(folder / f"{i}.h").touch() for i in range(201)], "more than 200 files"),
-        (lambda folder: [(folder / f"folder{i}").mkdir() for i in range(201)], "more than 200 files"),
-        (lambda folder: nested(folder, "d", 300), "a path of 201 characters"),
-        (lambda folder: nested(folder, "d" * 150, 2), "a path of 301 characters; at most 200 are allowed"),
-        (lambda folder: (folder / "variant.py").unlink(), "there is no variant.py"),
-    ],
-)
-def test_what_is_not_taken(make: object, message: str, tmp_path: Path) -> None:
-    folder = honest(tmp_path)
-    make(folder)  # type: ignore[operator]
-    with pytest.raises(SubmissionError, match=message):
-        read(folder)
-
-
-@pytest.fixture
-def repository(tmp_path: Path) -> Path:
-    folder = tmp_path / "repository"
-    for name in ("layers/custom", "milestones/m1/cpu", "milestones/m3/restrict", "milestones/m3/cublas"):
-        shutil.copytree(ROOT / name, folder / name)
-    return folder
-
-
-@pytest.fixture
-def grader(tmp_path: Path) -> Iterator[Grader]:
-    if not Isolation().full:
-        pytest.skip(f"no isolation here: {Isolation()}")
-    (tmp_path / "repository.toml").write_text(REPOSITORY)
-    setting = quick_setting(tmp_path, rubric=rubric.load(tmp_path / "repository.toml"))
-    (setting.out / ".work").mkdir(parents=True)
-    with Grader(setting, setting.out / ".work") as opened:
-        yield opened
 
 
 @pytest.fixture
 def logging_grader(tmp_path: Path) -> Iterator[Grader]:
-    if not Isolation().full:
-        pytest.skip(f"no isolation here: {Isolation()}")
-    setting = quick_setting(tmp_path, rubric=rubric.parse(QUICK + "[log]\npoints = 2\n"))
-    (setting.out / ".work").mkdir(parents=True)
-    with Grader(setting, setting.out / ".work") as opened:
+    with isolated_grader(tmp_path, QUICK + "[log]\npoints = 2\n") as opened:
         yield opened
 
 
@@ -154,88 +52,6 @@ def test_a_repository(repository: Path, grader: Grader) -> None:
     assert ("other files do not exist" in checks["isolation"].staff) == sandbox.can_hide_files()
 
 
-def test_names_of_files_need_not_be_utf8(grader: Grader, tmp_path: Path) -> None:
-    folder = honest(tmp_path)
-    Path(os.fsdecode(bytes(folder / "f") + b"\xfcr.txt")).touch()
-    one = Submission("honest", folder)
-    assert grader.grade(one).points == 7
-    assert digest(one, grader._setting.rubric)
-    (folder / "variant.py").unlink()
-    (folder / "kernel.cu").unlink()
-    message = next(check.message for check in grader.grade(one).checks if check.status == "failed")
-    assert "f?r.txt" in message
-    assert digest(one, grader._setting.rubric)
-
-
-@contextmanager
-def as_nobody(folder: Path) -> Iterator[None]:
-    """Read the folder as a user who may not read everything: as nobody, if this user is root."""
-    if os.getuid():
-        yield
-        return
-    with Path(__file__).open() as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # other processes of pytest change the same upper folders
-        modes = {path: path.stat().st_mode for path in (folder, *folder.parents)}
-        for path, mode in modes.items():
-            path.chmod(mode | 0o055)
-        os.seteuid(NOBODY)
-        try:
-            yield
-        finally:
-            os.seteuid(0)
-            for path, mode in modes.items():
-                path.chmod(mode)
-
-
-@pytest.mark.parametrize(
-    ("closed", "mode", "message"),
-    [
-        ("layers/custom", 0, "custom cannot be read: Permission denied"),
-        ("layers", 0, "layers/custom cannot be read: Permission denied"),
-        ("layers/custom/variant.py", 0, "variant.py cannot be read: Permission denied"),
-        ("layers/custom/more", 0, "more cannot be read: Permission denied"),
-        (".", 0, "cannot be read: Permission denied"),
-        (".", 0o444, "cannot be read: Permission denied"),
-    ],
-)
-def test_what_may_not_be_read_fails_this_submission_alone(
-    closed: str, mode: int, message: str, repository: Path, tmp_path: Path
-) -> None:
-    asked = rubric.parse(REPOSITORY)
-    (repository / "layers/custom/more").mkdir()
-    one = Submission("repository", repository)
-    before = digest(one, asked)
-    with as_nobody(repository):
-        assert digest(one, asked) == before
-    (repository / closed).chmod(mode)
-    with as_nobody(repository.parent):
-        assert digest(one, asked) != before
-        assert not one.is_of_several(asked)
-        with pytest.raises(SubmissionError, match=message):
-            read(one.variant("layers/custom", asked) or repository)
-    (repository / closed).chmod(0o700)  # pytest removes it later
-
-
-def test_files_that_may_not_be_read_are_named(tmp_path: Path) -> None:
-    """The folder of a single variant whose contents can be listed, but not opened."""
-    folder, asked = honest(tmp_path), rubric.parse(QUICK)
-    folder.chmod(0o444)
-    one = Submission("honest", folder)
-    with as_nobody(folder.parent):
-        assert one.variant("layers/custom", asked) == folder
-        with pytest.raises(SubmissionError, match="cannot be read: Permission denied"):
-            read(folder)
-    folder.chmod(0o700)  # pytest removes it later
-
-
-def test_a_link_to_anothers_folder(repository: Path, grader: Grader, tmp_path: Path) -> None:
-    shutil.move(repository / "layers", tmp_path / "others")
-    (repository / "layers").symlink_to(tmp_path / "others")
-    grade = grader.grade(Submission("repository", repository))
-    assert grade.checks[0].status == "failed"
-    assert "layers/custom is a symbolic link" in grade.checks[0].message
-
-
 @pytest.mark.parametrize(
     ("file", "text", "message"),
     [
@@ -264,7 +80,7 @@ def test_what_cannot_be_run(
         ("y[1 << 28] = 1;", "address 0x…, which is near no buffer"),  # the address differs from run to run
     ],
 )
-def test_a_crash_is_told_with_its_shape(instead: str, said: str, grader: Grader, tmp_path: Path) -> None:
+def test_a_crash_is_reported_with_its_shape(instead: str, said: str, grader: Grader, tmp_path: Path) -> None:
     folder = honest(tmp_path)
     kernel = (folder / "kernel.cu").read_text()
     (folder / "kernel.cu").write_text(kernel.replace("if (pixel >= P * Q) return;", instead))
@@ -298,15 +114,6 @@ def test_hidden_details_are_for_staff_alone(grader: Grader, tmp_path: Path) -> N
     assert "12" not in check.message
     assert "4242" not in check.message
     assert grade.points == 4, "of a kernel that is right where it was shown what to do"
-
-
-def test_names_that_are_no_utf8_are_told(grader: Grader, tmp_path: Path) -> None:
-    folder = tmp_path / "ann"
-    folder.mkdir()
-    Path(os.fsdecode(bytes(folder / "f") + b"\xfcr.txt")).touch()
-    one = Submission("ann", folder)
-    assert "f?r.txt" in grader.grade(one).checks[0].message
-    assert digest(one, grader._setting.rubric)
 
 
 def test_what_a_terminal_would_obey(grader: Grader, tmp_path: Path) -> None:

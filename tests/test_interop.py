@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu_arrays import arguments, small
+from gpu_arrays import arguments, drawn, small
 from lent_arrays import STREAM, CupyArray, Held, Interfaced, Libraries, Packed, Tensor, values
 from lent_arrays import libraries as libraries
 from sampling import sampled
@@ -26,10 +26,6 @@ KINDS = [CupyArray, Tensor, Interfaced, Packed]
 WRITABLE = [CupyArray, Tensor, Interfaced]
 
 pytestmark = pytest.mark.usefixtures("libraries")
-
-
-def drawn(*shape: int, dtype: str = "float32", seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(shape, np.float32).astype(dtype)
 
 
 A, B = drawn(2, 17, 9), drawn(2, 9, 20, seed=1)
@@ -189,6 +185,7 @@ def test_axes_of_one_entry_have_any_stride() -> None:
 def test_results_in_host_memory() -> None:
     out = np.empty_like(C)
     assert gemm(A, B, device="emulator", out=out) is out
+    assert gemm(A, B, device="emulator", out=(out,)) is out, "there is one result, as on a GPU"
     assert close(out)
     half = np.empty(C.shape, np.float16)
     assert gemm(A.astype("f2"), B.astype("f2"), device="emulator", out=half) is half

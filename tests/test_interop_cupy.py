@@ -47,20 +47,23 @@ class StandIn:
 
     def __init__(self, emulator: Any) -> None:
         self.emulator, self.compiled, self.shared = emulator, [], {}
-        self.free, self.arch = 1 << 30, "90"
+        self.free, self.arch, self.current = 1 << 30, "90", 0
         self.module = ModuleType("cupy")
         self.module.__dict__.update(
             ndarray=CupyArray,
             empty=empty,
             get_default_memory_pool=lambda: SimpleNamespace(free_bytes=lambda: 0),
             RawModule=self.raw_module,
-            cuda=SimpleNamespace(Device=self.device),
+            cuda=SimpleNamespace(Device=self.device, get_device_id=lambda: self.current),
         )
 
     def device(self) -> Any:
         attributes = {"MaxSharedMemoryPerBlockOptin": 227 * 1024}
         return SimpleNamespace(
-            compute_capability=self.arch, attributes=attributes, mem_info=(self.free, 1 << 31)
+            id=self.current,
+            compute_capability=self.arch,
+            attributes=attributes,
+            mem_info=(self.free, 1 << 31),
         )
 
     def raw_module(self, *, path: str) -> Any:
@@ -172,6 +175,18 @@ def test_arrays_that_do_not_fit_are_refused(cupy: StandIn) -> None:
         product(a, square)
     with pytest.raises(ShapeError, match="c is "):
         product(a, b, out=Array(np.ones((1, 8, 9), np.float32)))
+    with pytest.raises(ShapeError, match="out= overlaps b, which is read at the same time"):
+        product(a, b, out=b)
+
+
+def test_calls_on_another_gpu_are_refused(cupy: StandIn) -> None:
+    square = np.ones((1, 8, 8), np.float32)
+    product = load("gemm/v0", "8,8,8")
+    with pytest.raises(ShapeError, match="b is on GPU 1, and the variant was loaded for GPU 0"):
+        product(Array(square), Array(square, gpu=1))
+    cupy.current = 1
+    with pytest.raises(DeviceError, match=r"the current one is GPU 1; call it within 'with cupy\.cuda\."):
+        product(Array(square), Array(square))
 
 
 def test_variants_that_cannot_are_refused(cupy: StandIn, tmp_path: Any) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu_arrays import Cupy, Torch, arguments, in_thread, refused, runnable, same, small
+from gpu_arrays import Cupy, Torch, arguments, drawn, in_thread, refused, runnable, same, small
 
 import mini_dnn
 from mini_dnn import conv2d, gemm, softmax
@@ -26,10 +26,6 @@ def library(request: pytest.FixtureRequest) -> Any:
     found = request.param()
     yield found
     release()
-
-
-def drawn(*shape: int, dtype: str = "float32", seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(shape, np.float32).astype(dtype)
 
 
 A, B = drawn(2, 65, 33), drawn(2, 33, 70, seed=1)

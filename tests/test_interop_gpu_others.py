@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu_arrays import Cupy, Torch, in_thread, refused, runnable, same, small
+from gpu_arrays import Cupy, Torch, drawn, in_thread, refused, runnable, same, small
 
 from mini_dnn import gemm
 from mini_dnn.device import Device
@@ -22,10 +22,6 @@ pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore")]
 def released() -> Any:
     yield
     release()
-
-
-def drawn(*shape: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(shape, np.float32)
 
 
 A, B = drawn(2, 65, 33), drawn(2, 33, 70, seed=1)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gpu_arrays import drawn
 from lent_arrays import CupyArray, Interfaced, Libraries, Packed, Tensor, values
 from lent_arrays import libraries as libraries
 
@@ -17,10 +18,6 @@ from mini_dnn.interop.calls import CALLS
 from mini_dnn.interop.problem import problem_of
 
 pytestmark = pytest.mark.usefixtures("libraries")
-
-
-def drawn(*shape: int, dtype: str = "float32", seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(shape, np.float32).astype(dtype)
 
 
 A, B = drawn(2, 17, 9), drawn(2, 9, 20, seed=1)
@@ -69,9 +66,13 @@ def test_what_a_thread_has_kept_is_freed_when_it_ends_after_the_work(
     before, events, kept = quick_emulator.free_bytes(), [], []
     real, wait = quick_emulator.foreign_stream, quick_emulator.synchronize
 
+    def is_over() -> bool:
+        events.append("its event is freed")
+        return True
+
     def foreign_stream(handle: int) -> Any:
         stream = real(handle)
-        monkeypatch.setattr(stream, "mark", lambda: lambda: False)
+        monkeypatch.setattr(stream, "mark", lambda: is_over)
         monkeypatch.setattr(stream, "free", lambda: events.append("the stream's memory is freed"))
         return stream
 
@@ -91,7 +92,12 @@ def test_what_a_thread_has_kept_is_freed_when_it_ends_after_the_work(
     thread = threading.Thread(target=call)
     thread.start()
     thread.join()
-    assert events == ["the work is complete", "the stream's memory is freed", "the work is complete"]
+    assert events == [
+        "the work is complete",
+        "the stream's memory is freed",
+        "the work is complete",
+        "its event is freed",
+    ]
     assert quick_emulator.free_bytes() == before
     assert [owner() for owner in kept] == [None, None]
     kept.clear()

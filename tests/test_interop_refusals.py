@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gpu_arrays import drawn
 from lent_arrays import CupyArray, Interfaced, Libraries, Packed, Tensor, values
 from lent_arrays import libraries as libraries
 
@@ -15,10 +16,6 @@ KINDS = [CupyArray, Tensor, Interfaced, Packed]
 WRITABLE = [CupyArray, Tensor, Interfaced]
 
 pytestmark = pytest.mark.usefixtures("libraries")
-
-
-def drawn(*shape: int, dtype: str = "float32", seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(shape, np.float32).astype(dtype)
 
 
 A, B = drawn(2, 17, 9), drawn(2, 9, 20, seed=1)

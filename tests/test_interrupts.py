@@ -9,6 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE_S
 
 from mini_dnn.paths import ROOT
 from mini_dnn.work import children
@@ -30,7 +31,7 @@ def test_a_module_that_catches_everything_does_not_hide_ctrl_c(tmp_path: Path) -
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
 

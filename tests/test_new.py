@@ -47,6 +47,12 @@ class TestNew:
         problem = taken[-1] if source.limit_for(problem) else problem
         assert planned(variant, problem).steps == planned(source, problem).steps
 
+    def test_a_slash_at_the_end_changes_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        asked: list[str] = []
+        monkeypatch.setattr("mini_dnn.cli.new.create", lambda name, _: Path(asked.append(name) or "x"))
+        assert main(["new", "my_idea/", "--from", "m1"]) == 0
+        assert asked == ["my_idea"]
+
     def test_next_commands(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output) -> None:
         monkeypatch.chdir(tmp_path)
         main(["new", "./my idea", "--from", "m2"])
@@ -121,6 +127,7 @@ class TestNew:
         [
             'Variant("conv2d", plan=lambda s: [], idea="µs × 2 → 1", precision="tf32")',
             'Variant("conv2d", "µs × 2 → 1", precision="tf32", plan=(lambda s: []))',
+            '(  # a page\x0c break\n  Variant("conv2d", "x", precision="tf32", plan=(lambda s: []))\n)',
         ],
     )
     def test_no_parent_and_an_idea_beyond_ascii(self, tmp_path: Path, call: str) -> None:

@@ -70,6 +70,18 @@ def test_all_cells_are_python(script: ModuleType) -> None:
         compile(text, "cell", "exec")
 
 
+def test_in_a_checkout_nothing_is_cloned(script: ModuleType, tmp_path: Path) -> None:
+    """Jupyter starts a notebook in the notebook's folder."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "run.py").touch()
+    cell = "".join(script.notebook(script.REPOSITORY)["cells"][2]["source"])
+    quiet = "def sh(*words, expect=0): print(os.getcwd(), *words[1:])\n\n\nGPU = "
+    cell = re.sub(r"def sh\(.*?GPU = ", lambda _: quiet, cell, flags=re.DOTALL)
+    words = [sys.executable, "-c", cell]
+    done = subprocess.run(words, cwd=tmp_path / "docs", capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(f"{tmp_path.resolve()} -m pip install")
+
+
 def commands(text: str) -> list[list[str]]:
     """The arguments that the cells pass to run.py, on a GPU and without one. A variable stands for itself."""
     calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]

@@ -3,12 +3,15 @@
 import re
 import subprocess
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import pytest
 from sampling import chosen, sampled
 from shipped import small_problem
 
+from mini_dnn.checking.limits import verdict
+from mini_dnn.device.assembly import PTX, assemble
 from mini_dnn.device.base import Defines
 from mini_dnn.device.nvcc import OPTIONS, build_cubin, find_nvcc, nvcc_arch
 from mini_dnn.device.sources import INCLUDE, texts
@@ -131,3 +134,64 @@ def test_without_nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mini_dnn.device.nvcc.find_nvcc", lambda: None)
     with pytest.raises(DeviceError, match=r"nvcc was not found.*--device emulator needs only g\+\+"):
         build_cubin(tmp_path / "kernel.cu", {}, "sm_80")
+
+
+def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> Path:
+    """Install a stand-in for nvcc, and return the file that has a line for each time that it was run."""
+    nvcc, log = folder / "nvcc", folder / "log"
+    nvcc.write_text(f"#!/bin/sh\necho run >> {log}\n{script}\n")
+    nvcc.chmod(0o755)
+    monkeypatch.setenv("MINI_DNN_CACHE", str(folder / "cache"))
+    for module in ("mini_dnn.device.nvcc", "mini_dnn.checking.limits"):
+        monkeypatch.setattr(f"{module}.find_nvcc", lambda: nvcc)
+    (folder / "kernel.cu").write_text('extern "C" __global__ void k(float* y) { y[0] = 1; }\n')
+    return log
+
+
+def test_a_run_and_a_check_compile_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check needs the report of ptxas, and a run needs the cubin."""
+    said = "ptxas info    : Compiling entry function 'k' for 'sm_80'\nptxas info    : Used 7 registers"
+    log = stand_in(tmp_path, monkeypatch, f'echo "{said}" >&2\nfor file; do :; done\nprintf code > "$file"')
+    source = tmp_path / "kernel.cu"
+    words = "__attribute__((global)) void k(float* y) { y[0] = 1; }"
+    for _ in range(2):
+        assert build_cubin(source, {"N": 1}, "sm_80") == b"code"
+        assert verdict(source, {"N": 1}, 80, lambda: words, ask=True).registers == {"k": 7}
+    assert log.read_text() == "run\n"
+    build_cubin(source, {"N": 2}, "sm_80")
+    assert log.read_text() == "run\nrun\n"
+    copy = tmp_path / "copy" / "kernel.cu"
+    copy.parent.mkdir()
+    copy.write_text(source.read_text())
+    build_cubin(copy, {"N": 1}, "sm_80")
+    assert log.read_text() == "run\n" * 3, "line tables name the file"
+
+
+@pytest.mark.parametrize(
+    ("message", "times"),
+    [
+        ("kernel.cu(1): error: a mistake", 1),
+        ("ptxas error   : Entry function 'k' uses too much shared data (0xfa00 bytes, 0xc000 max)", 1),
+        ('kernel.cu(1): catastrophic error: cannot open source file "cutlass.h"', 2),
+        ("nvcc fatal   : No space left on device", 2),
+    ],
+)
+def test_failures_that_the_file_does_not_cause_are_not_kept(
+    message: str, times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = stand_in(tmp_path, monkeypatch, f"echo ptxas info\necho {quote(message)} >&2\nexit 1")
+    for _ in range(2):
+        with pytest.raises(CompileError, match=re.escape(message)) as caught:
+            build_cubin(tmp_path / "kernel.cu", {}, "sm_80")
+        assert "ptxas info" not in str(caught.value)
+    assert log.read_text() == "run\n" * times
+
+
+def test_only_cached_results_are_used_if_nothing_may_be_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = stand_in(tmp_path, monkeypatch, "exit 1")
+    monkeypatch.setenv("MINI_DNN_CACHE_ONLY", "1")
+    with pytest.raises(DeviceError, match="MINI_DNN_CACHE_ONLY is set"):
+        assemble(tmp_path / "kernel.cu", {}, 80, PTX)
+    assert not log.exists()

@@ -99,7 +99,7 @@ def test_ours_are_checked_and_timed(subjects: list[Subject], session: Session, e
 
 
 def test_a_wrong_result_gets_no_time(
-    subjects: list[Subject], session: Session, tmp_path: Path, capsys: pytest.CaptureFixture
+    subjects: list[Subject], session: Session, capsys: pytest.CaptureFixture
 ) -> None:
     subject = subjects[0]
 

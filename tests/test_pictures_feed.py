@@ -17,6 +17,7 @@ from mini_dnn.measuring.elsewhere import plain, source_of
 from mini_dnn.pictures import feed as feeding
 from mini_dnn.pictures import sources as listing
 from mini_dnn.pictures.feed import Batch, Feed
+from mini_dnn.pictures.labels import Labels
 from mini_dnn.pictures.recipe import Recipe
 from mini_dnn.pictures.sources import File, Source, sources
 from mini_dnn.pictures.stacks import Stack
@@ -90,7 +91,7 @@ def test_processes_decode_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.exhaustive
-def test_a_process_that_ends_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_ends_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feeding, "MANY", 1)
     monkeypatch.setattr(feeding, "SMALL", 0)
     monkeypatch.setattr(feeding, "_begin", ends)
@@ -156,6 +157,14 @@ def test_wrong_pixels_are_refused(tmp_path: Path) -> None:
     file.write_bytes(cut)
     with pytest.raises(UsageError, match="cannot be used"):
         sources([str(file)], None, GREY)
+
+
+def test_byte_order_marks_of_editors_belong_to_no_line(tmp_path: Path) -> None:
+    (tmp_path / "list").write_bytes(b"\xef\xbb\xbfa.png\r\nb.png\r\n")
+    found = sources([], str(tmp_path / "list"), GREY)
+    assert [source.name for source in found if isinstance(source, File)] == ["a.png", "b.png"]
+    (tmp_path / "labels").write_bytes(b"\xef\xbb\xbf1\r\nbag\r\n")
+    assert list(Labels(str(tmp_path / "labels"), ("bag", "shoe"))) == [1, 0]
 
 
 def test_wrong_lists_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

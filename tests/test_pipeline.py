@@ -8,6 +8,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 from resident_helpers import opened, pictures, small_network
+from waiting import PATIENCE_S
 
 from mini_dnn.device import Device
 from mini_dnn.measuring import pipeline
@@ -69,7 +70,8 @@ def test_the_next_batch_is_copied_while_outputs_are_taken(device: Device) -> Non
     with closing(network_on(device)) as resident, ThreadPoolExecutor(1) as pool:
         outputs = iter(Pipeline(resident, formed, same, pool, batches, Spent()))
         next(outputs)
-        assert copied[last].wait(60)  # all slots are full again, except for the slot of the last outputs
+        # All slots are full again, except for the slot of the last outputs
+        assert copied[last].wait(PATIENCE_S)
         assert not copied[last + 1].is_set()  # there is no more room
         outputs.close()
 

@@ -15,7 +15,7 @@ from mini_dnn.ops.gemm import GemmShape
 from mini_dnn.ops.lenet import LenetBatch
 from mini_dnn.ops.linear import LinearShape
 from mini_dnn.running import prepared as running_prepared
-from mini_dnn.running.parts import empty_outputs
+from mini_dnn.running.parts import empty_outputs, largest_part
 from mini_dnn.running.prepared import ALIGNMENT, Prepared
 from mini_dnn.running.runner import run
 from mini_dnn.variant import Array, CopyToSymbol, Launch, Variant, find, names
@@ -130,6 +130,26 @@ def test_only_scratch_memory_counts(quick_emulator: Device, memory: Any) -> None
     memory(scratch)
     with pytest.raises(DeviceError, match="for one entry of the batch"):
         ready(variant, SHAPE, quick_emulator)
+
+
+def test_the_largest_part_is_searched_once(
+    quick_emulator: Device, memory: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searched: list[int] = []
+
+    def search(plan: Any, problem: Any, free: int, **more: Any) -> int:
+        searched.append(free)
+        return largest_part(plan, problem, free, **more)
+
+    monkeypatch.setattr(running_prepared, "largest_part", search)
+    variant = find("m2")
+    free = 8 * variant.planned(SHAPE.with_batch(1), 1 << 16).scratch_bytes
+    memory(free)
+    assert ready(variant, SHAPE.with_batch(11), quick_emulator)._sizes() == [4, 4, 3]
+    assert set(searched) == {free // 2}
+    searched.clear()
+    assert ready(variant, SHAPE, quick_emulator)._sizes() == [7]
+    assert not searched
 
 
 def test_what_runs_on_the_host_is_refused(quick_emulator: Device) -> None:

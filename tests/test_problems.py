@@ -80,13 +80,26 @@ def test_what_it_says_of_itself(operation: ops.Operation) -> None:
 
 
 @each
-@pytest.mark.parametrize("text", ["", "x", "1.5", "-1", ",".join(["1"] * 99)])
+@pytest.mark.parametrize("text", ["", "x", "1.5", ",".join(["1"] * 99)])
 def test_text_that_is_no_problem(operation: ops.Operation, text: str) -> None:
     with pytest.raises(
         ShapeError, match=re.escape(f"'{text}' does not have the form {operation.usage}, such as")
     ) as error:
         operation.parse(text)
     assert re.search(r"such as [\w.,-]+: .", str(error.value))
+
+
+@pytest.mark.parametrize(
+    ("op", "text", "message"),
+    [
+        ("conv2d", "1,1,5,5,1,9,9", "'1,1,5,5,1,9,9' (N,C,H,W,M,R,S): the filter 9 x 9 is larger than"),
+        ("softmax", "-1,3", "'-1,3' (N,L): softmax needs a row and a value in it; found N = -1"),
+    ],
+)
+def test_sizes_that_do_not_fit_together(op: str, text: str, message: str) -> None:
+    with pytest.raises(ShapeError, match=re.escape(message)) as error:
+        ops.find(op).parse(text)
+    assert "form" not in str(error.value), "the form is right"
 
 
 @each
@@ -97,7 +110,7 @@ def test_numbers_of_other_kinds(operation: ops.Operation) -> None:
             operation.decode(wrong)
 
 
-def test_an_operation_that_is_none() -> None:
+def test_an_unknown_operation() -> None:
     with pytest.raises(VariantError, match=r"no operation 'conv2' \(did you mean 'conv2d'\?\)"):
         ops.find("conv2")
     with pytest.raises(VariantError, match=r"no operation 'operation'; .*'run.py list' shows all operations"):

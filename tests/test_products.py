@@ -14,6 +14,7 @@ import numpy as np
 import products
 import products_checks
 import products_picture
+import products_table
 import pytest
 
 from mini_dnn.cli.common import DIFFERS
@@ -24,6 +25,7 @@ from mini_dnn.errors import DataError
 from mini_dnn.ops import Arrays
 from mini_dnn.ops.gemm import GemmShape
 from mini_dnn.paths import ROOT
+from mini_dnn.report.readmes import replaced
 from mini_dnn.running.execute import Execution
 from mini_dnn.variant import find
 
@@ -68,6 +70,11 @@ def test_without_a_gpu_a_benchmark_says_so(name: str) -> None:
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert re.fullmatch(r"error: .+\n", done.stderr)
+
+
+def test_the_table_of_the_readme_is_that_of_the_results() -> None:
+    text = products_table.README.read_text(encoding="utf-8")
+    assert replaced(text, products_table.MARKER, products_table.table(), products_table.README) == text
 
 
 def test_late_plans_wait_for_what_is_ahead() -> None:

@@ -140,7 +140,7 @@ def test_every_operation_is_tried() -> None:
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_what_breaks_a_promise_is_told(precision: str, rng: np.random.Generator) -> None:
+def test_what_breaks_a_promise_is_reported(precision: str) -> None:
     """A finite result for an infinite input, one wrong element, and a spread that is not promised."""
     operation, (problem, given) = ops.find("conv2d"), cases_of("conv2d", PROBLEMS["conv2d"][0])["inf in x"]
 

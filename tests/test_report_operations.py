@@ -144,7 +144,7 @@ def test_a_report_without_the_default_operation(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("unplotted")
-def test_op_times_that_had_not_settled_are_told(tmp_path: Path) -> None:
+def test_op_times_that_had_not_settled_are_reported(tmp_path: Path) -> None:
     rows = both("m1/direct", 5.0, 9.0) + both("m3/fusion", 1.0, 1.0)
     rows[3]["settled"] = False
     write_report(load([stored(tmp_path, fake_record(rows))]), tmp_path / "out")

@@ -60,7 +60,7 @@ def test_later_rows_take_the_place_of_earlier_ones(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("unplotted")
-def test_what_is_stale_or_changed_is_told(tmp_path: Path) -> None:
+def test_what_is_stale_or_changed_is_reported(tmp_path: Path) -> None:
     record = fake_serving(dirty=True)
     record["throughput"][0]["code_hash"] = "0" * 64
     page = page_of(tmp_path, record)

@@ -104,7 +104,7 @@ def test_what_a_description_leaves_out_is_resnet_18s() -> None:
         ({"stem": ["small"]}, "stem is one of"),
     ],
 )
-def test_a_description_without_sense_is_refused(change: dict[str, object], message: str) -> None:
+def test_a_description_that_makes_no_sense_is_refused(change: dict[str, object], message: str) -> None:
     with pytest.raises(ShapeError, match=message):
         ResNetSizes.from_json(json.dumps({**json.loads(SMALL.to_json()), **change}))
 

@@ -28,7 +28,7 @@ def test_ours_in_each_type_that_they_take(device: Device) -> None:
             assert ready.peak_bytes() == program.problem.min_bytes
 
 
-def test_a_wrong_result_is_told() -> None:
+def test_a_wrong_result_is_reported() -> None:
     problem = GemmShape(200, 96, 96)
     arrays = ops.find("gemm").inputs(problem, 0)
     c = ops.find("gemm").answer(problem, arrays)["c"].astype(np.float32)

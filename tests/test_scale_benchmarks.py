@@ -42,7 +42,7 @@ def test_two_stages_are_as_expected() -> None:
         ("slow", "performance", ["[None, None]"], "slow has no clocks"),
     ],
 )
-def test_what_two_stages_do_wrong_is_told(name: str, field: str, value: Any, fault: str) -> None:
+def test_what_two_stages_do_wrong_is_reported(name: str, field: str, value: Any, fault: str) -> None:
     found = records()
     found[name][field] = value
     assert scale_stages.faults(found) == [fault]

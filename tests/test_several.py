@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from clocked import Clocked
 
 from mini_dnn import ops
 from mini_dnn.cli import main
 from mini_dnn.device import Device, open_device, peers
+from mini_dnn.device.base import Graph
 from mini_dnn.device.emulator import EmulatorDevice
-from mini_dnn.errors import LaunchError, UsageError
+from mini_dnn.errors import DeviceError, LaunchError, SharedMemoryError, UsageError
 from mini_dnn.ops.problem import spans
 from mini_dnn.running.runner import run
 from mini_dnn.running.several import run_on_several
 from mini_dnn.running.timing import Timing
-from mini_dnn.variant import find
+from mini_dnn.variant import Launch, find
 
 GEMM = "gemm/v3_registers"
 CASES = [
@@ -90,6 +93,43 @@ def test_images_that_a_plan_copies_itself() -> None:
         run_on_several(variant, problem, variant.operation.inputs(problem, 1), several())
 
 
+def test_a_part_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpus = several()
+    variant = find("m1/direct")
+    problem = variant.operation.parse("5,3,9,11,5,3,3")
+    needed = variant.planned(problem.with_batch(3), 1 << 16).nbytes
+    monkeypatch.setattr(gpus[1][1], "free_bytes", lambda: needed)
+    arrays = variant.operation.inputs(problem, 1)
+    run_on_several(variant, problem, arrays, gpus)
+    monkeypatch.setattr(gpus[1][1], "free_bytes", lambda: needed - 1)
+    before = gpus[0][1].free_bytes()
+    with pytest.raises(DeviceError, match=r"emulator 1: m1/direct needs .* for \(3, 3, .*remove --gpus"):
+        run_on_several(variant, problem, arrays, gpus)
+    assert gpus[0][1].free_bytes() == before, "the other part is freed"
+
+
+class Recording(Clocked):
+    """A device with a clock that counts its graphs."""
+
+    graphs = 0
+
+    def capture(self, work: Callable[[], None], stream: int = 0) -> Graph:
+        self.graphs += 1
+        return super().capture(work, stream)
+
+
+def test_many_launches_are_timed_as_graphs() -> None:
+    """As on one GPU: otherwise each GPU would wait for Python."""
+    variant = find("networks/resnet18/v2_layers")
+    problem = variant.operation.parse("2,8,1,small,4-4-4-4,1-1-1-1,3,fp32")
+    arrays = variant.operation.inputs(problem, 0)
+    gpus = [(str(at), Recording(quick=True)) for at in range(2)]
+    found = run_on_several(variant, problem, arrays, gpus, Timing(warm_up=0, repeats=1, max_repeats=1))
+    assert [device.graphs for _, device in gpus] == [1, 1]
+    launches = sum(isinstance(step, Launch) for step in variant.planned(found.shares[0], 227 * 1024).steps)
+    assert found.each_ms == (launches, launches), "each launch takes a millisecond on this clock"
+
+
 def test_the_gpu_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     gpus = several()
 
@@ -100,6 +140,27 @@ def test_the_gpu_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     variant = find(GEMM)
     problem = variant.operation.parse("8,129,8")
     with pytest.raises(LaunchError, match="emulator 1: an ECC error"):
+        run_on_several(variant, problem, variant.operation.inputs(problem, 1), gpus)
+
+
+@pytest.mark.parametrize(
+    ("method", "error"),
+    [
+        ("empty", DeviceError("out of memory")),
+        ("compile", SharedMemoryError("kernel.cu does not compile", "gemm")),
+    ],
+)
+def test_the_gpu_that_cannot_prepare_its_part_is_named(
+    method: str, error: DeviceError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpus, variant = several(), find(GEMM)
+    problem = variant.operation.parse("8,129,8")
+
+    def fail(*args: Any, **options: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(gpus[1][1], method, fail)
+    with pytest.raises(type(error), match=f"emulator 1: {error}"):
         run_on_several(variant, problem, variant.operation.inputs(problem, 1), gpus)
 
 

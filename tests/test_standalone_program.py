@@ -286,7 +286,9 @@ def test_runs_on_a_gpu(words: str, tmp_path: Path, cuda: Device) -> None:
         ("gemm<<<", "gemm<<<0 * ", "failed: invalid "),
     ],
 )
-def test_a_wrong_kernel_is_told(right: str, wrong: str, message: str, tmp_path: Path, cuda: Device) -> None:
+def test_a_wrong_kernel_is_reported(
+    right: str, wrong: str, message: str, tmp_path: Path, cuda: Device
+) -> None:
     program = built(tmp_path, find("gemm/v3"), GEMM.parse("130,129,67"), cuda.arch)
     text = (tmp_path / "main.cu").read_text()
     assert text.count(right) == 1

@@ -80,6 +80,14 @@ def test_other_tools_read_the_files(tmp_path: Path) -> None:
     assert set(loaded) == set(wanted)
 
 
+def test_npz_files_have_only_our_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Older versions of NumPy store each argument by name as an array, including options of newer ones."""
+    given: dict[str, object] = {}
+    monkeypatch.setattr(np, "savez", lambda file, **arguments: given.update(arguments))
+    save(tmp_path / "w.npz", small(1), INFO)
+    assert set(given) == {*small(1).parameters(), stores.ATTRIBUTES}
+
+
 @suffixes
 def test_a_file_cut_short_anywhere_is_refused(suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"w{suffix}"

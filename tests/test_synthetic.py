@@ -83,5 +83,5 @@ def test_load_draws_once(tmp_path, monkeypatch):
     assert np.array_equal(first[0], second[0])
     assert first[2] == second[2] == "drawn from seed 0"
     monkeypatch.setattr(synthetic, "VERSION", 2)
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="not callable"):
         synthetic.load("test", tmp_path)

@@ -81,6 +81,7 @@ def test_results_come_in_order_and_each_failure_is_named(tmp_path: Path) -> None
             done.append(found)
             ahead = max(ahead, count - len(done))
         assert len(team.pids) == 1
+    assert 1 < ahead <= 3 * team_module.AHEAD
     assert [found.item for found in done] == items
     assert [found.result[0] for found in done] == [
         "known" if item == 9 else item if isinstance(item, str) else 2 * item for item in items

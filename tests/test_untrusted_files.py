@@ -1,10 +1,7 @@
-"""Files and streams of the wrong kind cause neither waiting, nor full memory, nor a traceback."""
+"""Files of the wrong kind, and damaged ones, cause neither waiting, nor full memory, nor a traceback."""
 
-import json
 import os
 import random
-import subprocess
-import sys
 import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,11 +10,10 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+from training_samples import trainer
 
-from mini_dnn.cli import main
 from mini_dnn.cli.common import check_output
 from mini_dnn.datasets import fashion_mnist, storage
-from mini_dnn.device import host_memory
 from mini_dnn.errors import DataError, UsageError, WeightsError
 from mini_dnn.grading import rubric
 from mini_dnn.nn.files import FORMAT, checksum, write_arrays
@@ -26,7 +22,7 @@ from mini_dnn.nn.models import lenet
 from mini_dnn.nn.network import Network
 from mini_dnn.nn.weights import WeightsInfo as Info
 from mini_dnn.nn.weights import load, save, values
-from mini_dnn.paths import ROOT, open_regular, read_regular
+from mini_dnn.paths import open_regular, read_regular
 from mini_dnn.report.load import load as load_results
 from mini_dnn.work import read_profile
 
@@ -166,8 +162,6 @@ def test_a_small_cache_does_not_become_gigabytes(tmp_path: Path, caplog: pytest.
 
 @pytest.mark.parametrize("state", ["", "[]", "{}", '{"identity": 3}', "[" * 100_000, '{"identity": {}}'])
 def test_a_checkpoint_whose_state_makes_no_sense(state: str, tmp_path: Path) -> None:
-    from test_train import trainer
-
     learner = trainer()
     architecture = learner.network.architecture
     write_arrays(tmp_path / "c.h5", "checkpoint", architecture, learner._arrays(), {"state": state})
@@ -195,78 +189,6 @@ def test_outputs_are_refused_before_the_work(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be written"):
         check_output("--out", Path("/proc/self/out.json"), force=False)
     assert not (tmp_path / "out.json").exists()
-
-
-@pytest.mark.parametrize(
-    ("redirection", "status", "said"),
-    [
-        (">&-", 0, ""),
-        ("<&- >&- 2>&-", 0, ""),
-        (">/dev/full", 2, "error: the operating system reports: No space left on device"),
-    ],
-)
-def test_standard_streams_may_be_closed_or_full(redirection: str, status: int, said: str) -> None:
-    command = f"{sys.executable} run.py list {redirection}"
-    done = subprocess.run(["sh", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == status
-    assert done.stderr.startswith(said)
-    assert done.stderr.count("\n") == bool(said)
-
-
-def test_a_file_does_not_take_the_place_of_a_closed_stream(tmp_path: Path) -> None:
-    """Kernels print to file descriptor 1, whatever it is."""
-    code = f"""
-import json, os, sys
-from mini_dnn.cli import main
-main(["list", "softmax"])
-json.dump([os.open(os.devnull, os.O_RDONLY), sys.stdout.name], open({str(tmp_path / "said")!r}, "w"))
-"""
-    subprocess.run(["sh", "-c", 'exec "$0" "$@" <&- >&-', sys.executable, "-c", code], cwd=ROOT, check=True)
-    number, _ = json.loads((tmp_path / "said").read_text())
-    assert number > 2
-
-
-@pytest.mark.parametrize(
-    ("error", "message"),
-    [
-        (RuntimeError("can't start new thread"), "error: the system cannot start more threads. Free memory"),
-        (MemoryError("Unable to allocate 9 GiB"), "error: out of memory: Unable to allocate 9 GiB. Use a"),
-        (
-            OSError(5, "Input/output error", "somewhere"),
-            "error: the operating system reports: Input/output error (some",
-        ),
-    ],
-)
-def test_what_the_system_refuses_is_told_in_a_line(
-    error: Exception, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
-    def fail(*_: object) -> None:
-        raise error
-
-    monkeypatch.setattr("mini_dnn.cli.list_variants.run", fail)
-    assert main(["list"]) == 2
-    assert capsys.readouterr().err.startswith(message)
-
-
-def test_memory_is_known_without_proc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    known = host_memory.available_bytes()
-    assert known > 0
-    monkeypatch.setattr(host_memory, "MEMINFO", tmp_path / "meminfo")
-    monkeypatch.setattr(host_memory, "STATM", tmp_path / "statm")
-    assert host_memory.available_bytes() > 0
-    assert host_memory._address_space() > 0
-    (tmp_path / "memory.max").write_text("3000\n")
-    (tmp_path / "memory.current").write_text("1000\n")
-    monkeypatch.setattr(host_memory, "GROUPS", tmp_path)
-    assert host_memory.available_bytes() == 2000
-    (tmp_path / "memory.stat").write_text("file 800\ninactive_file 500\nactive_file 300\n")
-    assert host_memory.available_bytes() == 2500
-    (tmp_path / "memory").mkdir()
-    for name, number in (("limit_in_bytes", 2000), ("usage_in_bytes", 900)):
-        (tmp_path / "memory" / f"memory.{name}").write_text(f"{number}\n")
-    assert host_memory.available_bytes() == 1100
-    (tmp_path / "memory" / "memory.stat").write_text("inactive_file 100\ntotal_inactive_file 200\n")
-    assert host_memory.available_bytes() == 1300
 
 
 # Mutations

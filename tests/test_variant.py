@@ -94,7 +94,7 @@ def test_a_dataclass_in_a_variant(tmp_path: Path) -> None:
         ("from mini_dnn import plan as p; Launch = p.Launch", "Launch"),
     ],
 )
-def test_what_files_of_before_import(tmp_path: Path, line: str, names: str) -> None:
+def test_what_older_files_import(tmp_path: Path, line: str, names: str) -> None:
     """The test uses a new process, into which no other file has imported anything."""
     text = f"{line}\n{MINIMAL}IMPORTED = [{names.replace(' ', ', ')}]\n"
     folder = write(tmp_path / "mine", text)
@@ -222,7 +222,7 @@ def test_a_path_that_the_system_refuses(tmp_path: Path, monkeypatch: pytest.Monk
         find(tmp_path / "mine")
 
 
-def test_an_installation_without_variants_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_installation_without_variants_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """As after `pip install .` without -e."""
     for name in ("names", "mine"):
         monkeypatch.setattr(folders, name, tuple)

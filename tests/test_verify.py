@@ -104,7 +104,7 @@ def test_small_outputs_are_compared_as_a_whole(monkeypatch: pytest.MonkeyPatch) 
     assert (result.ok, result.elements, result.how) == (True, problem.m * problem.n, "")
 
 
-def test_progress_is_told() -> None:
+def test_progress_is_reported() -> None:
     seen: list[int] = []
     verify(OPERATION, PROBLEMS[1], *solved(PROBLEMS[1]), "fp16", progress=seen.append)
     assert seen == [3]

@@ -138,7 +138,7 @@ def test_gradients_in_parts_are_those_of_the_whole() -> None:
         np.testing.assert_array_equal(one[name].grad, two[name].grad)
 
 
-def test_a_worker_that_ends_is_told_of() -> None:
+def test_a_worker_that_ends_is_reported() -> None:
     network = logits(build(SMALL, rng()))
     with Workers(network, 2, 2, 1) as workers:
         workers._pipes[0].send(("step", "nonsense"))  # an error ends the worker

@@ -91,6 +91,31 @@ def test_two_groups(kernels: Kernels, rng: np.random.Generator) -> None:
         assert_sums(sums, a[i].astype(float) @ matrix_at(memory, i * step, leading, stride, n))
 
 
+def ring_sums(kernels: Kernels, rng: np.random.Generator) -> None:
+    products = 7
+    a, b = halves(rng, products, 64, 16), halves(rng, products, 384)
+    d = np.zeros((12, 128), np.float32)
+    kernels("ring", (1,), (160,), np.stack([of_a(part) for part in a]), b, d, INT(products))
+    assert_sums(d, sum(a[i].astype(float) @ matrix_at(b[i], 0, 128, 256, 24) for i in range(products)))
+
+
+def test_one_thread_gives_a_stage_back(kernels: Kernels, rng: np.random.Generator) -> None:
+    """The wait of one warp is enough: no warp's operands are needed any more."""
+    ring_sums(kernels, rng)
+
+
+@pytest.mark.parametrize("schedule", [0, 1, 2])
+def test_no_finding_if_one_thread_gives_a_stage_back(
+    checked: Kernels, rng: np.random.Generator, schedule: int
+) -> None:
+    device = checked.device
+    assert isinstance(device, CheckedEmulator)
+    for seed in range(3):
+        device.set_schedule(schedule, seed)
+        ring_sums(checked, rng)
+    device.set_schedule(0, 0)
+
+
 @pytest.mark.skipif(find_nvcc() is None, reason="no nvcc: the CUDA toolkit is not installed")
 @pytest.mark.parametrize("arch", sampled(["sm_75", "sm_90", nvcc_arch(90)], one_of=2))
 def test_wgmma_exists_only_on_its_architecture(arch: str) -> None:

@@ -7,7 +7,11 @@ import shlex
 import subprocess
 import sys
 import threading
+from concurrent.futures import wait
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from slurm_stand_ins import install, scripts
@@ -150,6 +154,32 @@ def test_the_words_of_sbatch_are_passed_on(tmp_path: Path, cluster: Path) -> Non
         run(tmp_path, [7])
 
 
+def test_a_call_that_arrives_while_slurm_refuses_others_fails_too(
+    tmp_path: Path, cluster: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the run would wait for it forever."""
+    begun, go = threading.Event(), threading.Event()
+
+    def submit_array(calls: list[Any]) -> list[Any]:
+        begun.set()
+        go.wait()
+        raise RuntimeError("invalid account")
+
+    pool = SimpleNamespace(submit_array=submit_array)
+    monkeypatch.setattr(slurm, "_submitit_executor", lambda profile, folder: pool)
+    executor = slurm.SlurmExecutor(Profile(), tmp_path)
+    first = executor.submit(print)
+    begun.wait()
+    second = executor.submit(print)
+    go.set()
+    done = wait([first, second], timeout=60).done
+    assert {str(future.exception()).rpartition(": ")[2] for future in done} == {"invalid account"}
+    assert len(done) == 2
+    with pytest.raises(DeviceError, match="invalid account"):
+        executor.submit(print)
+    executor.shutdown()
+
+
 def test_without_slurm_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UsageError, match="use --executor local"):
@@ -207,7 +237,9 @@ def test_a_script_for_sbatch_by_hand(tmp_path: Path, cluster: Path) -> None:
     found = run(tmp_path, [7, 8, 9], executor="sbatch")
     assert not found.results
     (script,) = (tmp_path / "jobs").glob("*.sh")
-    assert f"`sbatch {script}`" in found.failures["item0"]
+    assert f"`sbatch {script}`" in found.reasons
+    assert run(tmp_path, [7, 8, 9], executor="sbatch").reasons == found.reasons, "nothing else is to be done"
+    assert list((tmp_path / "jobs").glob("*.sh")) == [script]
     text = script.read_text()
     for line in ("#SBATCH --array=0-2%3", "#SBATCH --reservation=class", "#SBATCH --mem=16384M"):
         assert line in text.splitlines()
@@ -216,6 +248,31 @@ def test_a_script_for_sbatch_by_hand(tmp_path: Path, cluster: Path) -> None:
     subprocess.run(["sbatch", script], check=True)
     wait_until(lambda: len(list((tmp_path / "results").glob("item*.json"))) == 3)
     assert len(run(tmp_path, [7, 8, 9], executor="sbatch").results) == 3
+
+
+def test_what_failed_in_a_job_by_hand_is_reported_once(tmp_path: Path, cluster: Path) -> None:
+    todo = work(tmp_path, ["one", "raises", "raises"], "moody")
+
+    def again() -> Found:
+        return run_items(todo, find_engine("sbatch", PROFILE), tmp_path / "jobs")
+
+    waits = again().reasons
+    (script,) = (tmp_path / "jobs").glob("*.sh")
+    subprocess.run(["sbatch", script], check=True)
+    wait_until(lambda: len(list((tmp_path / "jobs/chunks").glob("*.ended"))) == 3)
+    found = again()
+    assert (list(found.results), list(found.failures)) == (["item0"], ["item1", "item2"])
+    assert found.reasons == "ValueError: so it goes"
+    assert not list((tmp_path / "jobs/chunks").iterdir()), "what described chunks is removed"
+    assert again().reasons != waits, "a script for the two items that are left"
+
+
+def test_an_array_has_as_many_jobs_as_slurm_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slurm, "ARRAY", 4)
+    profile = replace(PROFILE, item_seconds=1e4)  # longer than a job may take
+    run(tmp_path, list(range(10)), profile, "sbatch")
+    (listed,) = (tmp_path / "jobs").glob("mini_dnn-*.txt")
+    assert len(listed.read_text().split()) == 4
 
 
 def test_flags_of_a_profile_are_the_same_in_both_ways(tmp_path: Path, cluster: Path) -> None:

@@ -44,7 +44,7 @@ class Mistake:
     """One cause, and the problems or orders in which it was found."""
 
     finding: Finding
-    met: list[Any]  # the problems or orders
+    met: list[Any]  # the problems or orders; that of `finding` first
     effects: list[Finding] = field(default_factory=list)
     rounds: bool = True  # wrong results so far may be those of a lower precision
 
@@ -94,8 +94,8 @@ def mistakes(found: Iterable[tuple[Any, Finding]]) -> list[Mistake]:
             kept.append(one)
         one.add(finding, place)
     places = list(dict.fromkeys(place for place, _ in found))
-    for one in kept:
-        one.met.sort(key=places.index)
+    for one in kept:  # the finding is described as it was found at the first of its places
+        one.met[1:] = sorted(one.met[1:], key=places.index)
     return kept
 
 

@@ -12,19 +12,20 @@ import numpy as np
 
 from mini_dnn.checking.causes import OF_OUTPUTS
 from mini_dnn.checking.chance import by_absent_lanes, by_chance
-from mini_dnn.checking.large import try_some
+from mini_dnn.checking.large import GPU_BYTES, try_some
 from mini_dnn.checking.launches import check_launches, shared_limit, static_finding
 from mini_dnn.checking.limits import Verdict, check_limits, verdict, with_defines
 from mini_dnn.checking.repeat import Examples, Runs, caught
-from mini_dnn.checking.results import LEAST, Report, Result, own_problems, with_solvers
+from mini_dnn.checking.results import LEAST, Report, Result, own_problems, refusal, with_solvers
 from mini_dnn.checking.schedules import SCHEDULES, all_schedules, with_cause
 from mini_dnn.checking.streams import vain_wait
 from mini_dnn.device.emulator.checked import STEP_LIMIT, CheckedEmulator
 from mini_dnn.device.emulator.checked_streams import StreamEmulator
 from mini_dnn.device.emulator.symbols import static_shared_bytes
 from mini_dnn.device.finding import Finding
-from mini_dnn.errors import SharedMemoryError, VariantError
+from mini_dnn.errors import LimitError, SharedMemoryError, VariantError
 from mini_dnn.ops import Arrays, Operation, Trial
+from mini_dnn.running.parts import largest_part
 from mini_dnn.running.runner import check_runnable, run_plans
 from mini_dnn.variant import Planned, Variant
 
@@ -79,7 +80,7 @@ def check(
     shared = shared_limit(arch)
 
     def plan(problem: Any) -> Planned | str:
-        return variant.limit_for(problem) or variant.planned(problem, shared)
+        return refusal(variant, problem) or variant.planned(problem, shared)
 
     device = StreamEmulator(limit)
     device.arch, device.max_shared_bytes = arch, shared
@@ -154,7 +155,7 @@ class _Run:
 
     def all(self, problems: Sequence[Any], before: Sequence[Result] = ()) -> list[Result]:
         """A result for each problem, one after the other."""
-        plans = {problem: self.plan(problem) for problem in problems}
+        plans = {problem: self._planned(problem) for problem in problems}
         accepted = [planned for planned in plans.values() if isinstance(planned, Planned)]
         said = self._built(accepted) if accepted else Verdict()
         results: list[Result] = []
@@ -163,6 +164,17 @@ class _Run:
             if self.progress:
                 self.progress(len(before) + len(results), len(before) + len(problems))
         return results
+
+    def _planned(self, problem: Any) -> Planned | str:
+        """The plan for a problem, or for the largest part of a batch if only some blocks run."""
+        found = self.plan(problem)
+        if isinstance(found, Planned) or not self._trial(problem).sampled:
+            return found
+        try:
+            part = self._part(problem)
+            return part(largest_part(part, problem, GPU_BYTES))
+        except LimitError:
+            return found
 
     def _built(self, planned: Sequence[Planned]) -> Verdict:
         """The verdict of a CUDA compiler on the first problem's code, while g++ compiles the code of all."""
@@ -193,7 +205,7 @@ class _Run:
         if launch:
             return Result(problem, launch)
 
-        trial = self.trials.get(problem, Trial(problem))
+        trial = self._trial(problem)
         if trial.sampled:
             return try_some(self.device, self._part(problem), problem, self.operation, self.seed)
         arrays = self._inputs(trial, planned.precision)
@@ -231,8 +243,11 @@ class _Run:
         if wait := vain_wait(planned):
             return wait
         static = lambda kernel: static_shared_bytes(module.path, kernel)  # noqa: E731
-        found = check_launches(self._part(problem), problem.batch, self.device.arch, static)
+        found = check_launches(self._part(problem), planned.problem.batch, self.device.arch, static)
         return found or check_limits(planned, said, self.device.variable_bytes(module))
+
+    def _trial(self, problem: Any) -> Trial:
+        return self.trials.get(problem, Trial(problem))
 
     def _inputs(self, trial: Trial, precision: str) -> Arrays:
         if trial.draw:
@@ -260,7 +275,7 @@ class _Run:
         def part(n: int) -> Planned:
             planned = self.plan(problem.with_batch(n))
             if isinstance(planned, str):
-                raise VariantError(f"a part of {problem} with {n} entries is refused: {planned}")
+                raise LimitError(f"a part of {problem} with {n} entries is refused: {planned}")
             return planned
 
         return part

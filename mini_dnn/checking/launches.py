@@ -251,7 +251,7 @@ def launch_place(source: Path, kernel: str, field: str) -> Place | None:
     if call is None:
         return None
     line = (_given(call, field) or call).lineno
-    return Place(file.name, line, text.splitlines()[line - 1].strip())
+    return Place(file.name, line, text.split("\n")[line - 1].strip())
 
 
 def _given(call: ast.Call, field: str) -> ast.expr | None:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from mini_dnn.checking.host_code import read
-from mini_dnn.checking.nvcc_findings import CURES, TOO_MUCH, OwnFile, errors_in, findings_in, too_much
+from mini_dnn.checking.nvcc_findings import CURES, TOO_MUCH, OwnFile, findings_in, too_much
 from mini_dnn.checking.steps import step_place
 from mini_dnn.device.base import Defines
-from mini_dnn.device.cache import cache_dir, key, may_compile, store, stored
 from mini_dnn.device.finding import Finding, Party, Place
-from mini_dnn.device.nvcc import OPTIONS, find_nvcc, nvcc_arch
-from mini_dnn.device.sources import INCLUDE, read_source, source_files, source_hash
+from mini_dnn.device.nvcc import compiled, find_nvcc, nvcc_arch
+from mini_dnn.device.sources import read_source, source_files
 from mini_dnn.errors import CompileError
 from mini_dnn.variant import Planned, ceil_div
 from mini_dnn.variant.plan import CopyToSymbol, Launch
@@ -64,9 +62,11 @@ def verdict(source: Path, defines: Defines, arch: int, words: Callable[[], str],
     bounds = {kernel: (most, own.place(at)) for kernel, (most, at) in declared.bounds.items()}
     constants = {name: place for name, at in declared.constants.items() if (place := own.place(at))}
     known = Verdict(defines, constants=constants, bounds=bounds)
-    said = _ask_nvcc(source, defines, arch) if ask else None
-    if said is None:
+    nvcc = find_nvcc() if ask else None
+    output = compiled(nvcc, source, defines, nvcc_arch(arch)) if nvcc else None
+    if output is None or not output.is_about_file:
         return replace(known, findings=tuple(own.finding(use) for use in declared.uses))
+    said = output.said
     registers = {m["kernel"]: int(m["registers"]) for m in COMPILED.finditer(said)}
     of_file = next((too_much(m, own) for m in TOO_MUCH.finditer(said) if not m["kernel"]), None)
     findings = tuple(findings_in(said, own))
@@ -183,36 +183,3 @@ def _threads(launch: Launch) -> int:
     for side in launch.block:
         threads *= side
     return threads
-
-
-def _ask_nvcc(source: Path, defines: Defines, arch: int) -> str | None:
-    """The verdict of nvcc on a file; None if nvcc is not installed, or fails for another reason."""
-    nvcc = find_nvcc()
-    if nvcc is None:
-        return None
-    flags = [*OPTIONS, f"-arch={nvcc_arch(arch)}", *(f"-D{name}={value}" for name, value in defines.items())]
-    stamp = nvcc.resolve().stat()
-    name = key(
-        source_hash(source), *flags, str(nvcc), stamp.st_mtime_ns, stamp.st_size, str(source.resolve())
-    )
-    cached = cache_dir() / "nvcc" / f"{source.parent.name}-{name}.txt"
-    if (known := stored(cached)) is not None:
-        return known.decode()
-    may_compile(source)
-    command = [
-        str(nvcc),
-        "-cubin",
-        "-Xptxas",
-        "-v",
-        f"-I{INCLUDE}",
-        *flags,
-        str(source.resolve()),
-        "-o",
-        "/dev/null",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-    said = done.stdout + done.stderr
-    if done.returncode and not (TOO_MUCH.search(said) or errors_in(said)):
-        return None  # not the file's fault: nvcc does not know the architecture, or there is no space
-    store(cached, said.encode())
-    return said

@@ -16,7 +16,7 @@ from mini_dnn.checking import sanitizer
 from mini_dnn.checking.causes import each_once
 from mini_dnn.checking.check import Progress
 from mini_dnn.checking.judge import judge
-from mini_dnn.checking.results import LEAST, Report, Result, own_problems, with_solvers
+from mini_dnn.checking.results import LEAST, Report, Result, own_problems, refusal, with_solvers
 from mini_dnn.checking.verdicts import Run, verdicts
 from mini_dnn.device import tools
 from mini_dnn.device.cures import CURES
@@ -122,7 +122,7 @@ def _round(
     variant: Variant, problems: Sequence[Any], seed: int, progress: Progress | None
 ) -> tuple[list[Result], Run | None]:
     """Return a result for each problem, and the run at the first one if a GPU was needed."""
-    limits = {problem: variant.limit_for(problem) for problem in problems}
+    limits = {problem: refusal(variant, problem) for problem in problems}
     accepted = tuple(problem for problem, limit in limits.items() if not limit)
     folder = Path(tempfile.mkdtemp(prefix="mini_dnn-check-"))
     work = Program(variant, accepted, seed, folder)

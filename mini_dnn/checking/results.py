@@ -73,7 +73,7 @@ class Report:
         """Each mistake once, by its cause, with the problems at which it was found."""
         found = [(result.problem, finding) for result in self.results for finding in result.findings]
         problems = [result.problem for result in self.results]
-        told = sorted(mistakes(found), key=lambda one: problems.index(one.met[0]))
+        told = sorted(mistakes(found), key=lambda one: min(map(problems.index, one.met)))
         return {self._noted(one.told(), one.met): one.met for one in told}
 
     def _noted(self, finding: Finding, problems: list[Any]) -> Finding:
@@ -154,6 +154,14 @@ class Report:
                 for f, problems in self.findings.items()
             ],
         }
+
+
+def refusal(variant: Variant, problem: Any) -> str:
+    """The limit that a problem exceeds, and what to check instead of a batch that is only too large."""
+    limit = variant.limit_for(problem)
+    if limit and problem.batch > 1 and not variant.limit_for(problem.with_batch(1)):
+        return f"{limit}; 'run' splits such a batch: check a smaller one, or blocks of a part with --large"
+    return limit
 
 
 def with_solvers(variant: Variant, results: Iterable[Result]) -> list[Result]:

@@ -32,7 +32,7 @@ def step_place(source: Path, step: Step) -> Place | None:
     if not calls:
         return None
     _, call = max(calls, key=lambda each: each[0])  # of equal ones, the first
-    return Place(file.name, call.lineno, text.splitlines()[call.lineno - 1].strip())
+    return Place(file.name, call.lineno, text.split("\n")[call.lineno - 1].strip())
 
 
 def _agreement(call: ast.Call, step: Step) -> int | None:

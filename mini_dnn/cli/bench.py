@@ -13,8 +13,8 @@ from mini_dnn import datasets, ops
 from mini_dnn.cli import bench_serving
 from mini_dnn.cli.common import add_force, check_output, only, problems_of
 from mini_dnn.cli.log import Trial, add_log, logged
-from mini_dnn.device import DEVICES, open_device
-from mini_dnn.errors import UsageError, VariantError, nearest
+from mini_dnn.device import DEVICES, Device, open_device
+from mini_dnn.errors import DeviceError, UsageError, VariantError, nearest
 from mini_dnn.measuring.bench import CHECKED, PUBLISHED, RANDOM, Bench
 from mini_dnn.measuring.bench_elsewhere import Measurements, remove
 from mini_dnn.measuring.files import write
@@ -107,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
     asked = _asked(args, variants, batches)
     if args.executor:
         return _elsewhere(args, variants, asked)
-    with closing(open_device(args.device)) as device, logged(args, variants) as trial:
+    with closing(_device(args.device)) as device, logged(args, variants) as trial:
         for variant in variants:
             check_runnable(variant, device)
         program = Program.load(args.data, args.data_dir) if asked.in_network else None
@@ -124,6 +124,17 @@ def run(args: argparse.Namespace) -> int:
     if args.out:
         print(f"written to {args.out}")
     return 0
+
+
+def _device(name: str) -> Device:
+    try:
+        return open_device(name)
+    except DeviceError as error:
+        if name == "emulator":
+            raise
+        raise DeviceError(
+            f"bench measures on a GPU: {error}. Without a GPU, 'run.py profile' estimates times"
+        ) from error
 
 
 def _check_executor(args: argparse.Namespace, serving: bool) -> None:

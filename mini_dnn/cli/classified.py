@@ -63,17 +63,22 @@ class Outputs:
         for flag, name in self._files.items():
             if name == STDOUT:
                 continue
-            check_output(flag, Path(name), force=True)  # the check below is stricter
-            if Path(name).exists() and not force:
-                raise UsageError(
-                    f"{flag} {name} already exists; name another file, or use --force to replace it"
-                )
+            check_output(flag, Path(name), force=True)  # the next check is stricter
+        self._force = force
+        self._check_new()
 
     @property
     def kept(self) -> Path | None:
         """The folder next to the first file that keeps finished work until the end; None without a file."""
         files = [name for name in self._files.values() if name != STDOUT]
         return Path(f"{files[0]}.parts") if files else None
+
+    def _check_new(self) -> None:
+        for flag, name in self._files.items():
+            if name != STDOUT and Path(name).exists() and not self._force:
+                raise UsageError(
+                    f"{flag} {name} already exists; name another file, or use --force to replace it"
+                )
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -82,12 +87,13 @@ class Outputs:
         Raises
         ------
         UsageError
-            Another run is writing one of them.
+            Another run is writing one of them, or has written it since this run began.
         """
         with ExitStack() as locks:
             for name in self._files.values():
                 if name != STDOUT:
                     locks.enter_context(alone(Path(name), "run"))
+            self._check_new()  # another run may have ended since the first check
             yield
 
     def head(self, text: str) -> None:

@@ -61,6 +61,8 @@ def check_output(flag: str, path: Path | None, force: bool) -> None:
     """
     if path is None:
         return
+    if path == Path("-"):
+        raise UsageError(f"{flag} -: the output is a file here, not standard output; name a file")
     if path.is_file() and not force and not _is_output(path):
         raise UsageError(
             f"{flag} {path} exists, but mini_dnn did not write it; name another file, or use --force "

@@ -135,9 +135,8 @@ def run(args: argparse.Namespace) -> int:
     kept = {file.stem for file in (args.out / "grades").glob("*.json")} - {one.name for one in submissions}
     if kept:
         print(
-            f"NOTE: tables and leaderboard contain the {len(grades)} submissions that were named; "
-            f"{len(kept)} "
-            f"more have grades in {args.out / 'grades'}: name all submissions to include them"
+            "NOTE: tables and leaderboard contain only the submissions that this command names; "
+            f"{args.out / 'grades'} has {len(kept)} more: name all submissions to include them"
         )
     for name, why in failures.items():
         print(f"{name}: NOT GRADED, for a reason outside the submission: {one_line(why, VERDICT_CHARACTERS)}")

@@ -26,6 +26,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         "name",
         nargs="?",
         metavar="FOLDER",
+        type=lambda text: text.rstrip("/") or text,  # a shell may complete names with a slash
         help="the name: my_idea and m3/my_idea are created in mine/, which git ignores; or a path, such as "
         "./my_idea",
     )

@@ -89,7 +89,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         "--json",
         type=Path,
         metavar="FILE",
-        help="with --tool emulator: write all counters by line and array to FILE",
+        help="with --tool emulator: write all counters by line and array, and the estimated times, to FILE",
     )
     add_force(parser)
     add_log(parser)

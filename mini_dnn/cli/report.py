@@ -63,6 +63,11 @@ def run(args: argparse.Namespace) -> int:
     """Write the report, or update the tables in the READMEs."""
     if args.log:
         return _work_log(args)
+    if (args.readmes or args.check) and (args.out or args.force):
+        raise UsageError(
+            "--out and --force are for a report, but --readmes and --check are about the READMEs; use them "
+            "in two commands"
+        )
     results = load(results_files(args.results))
     _say_doubts(results)
     if args.readmes or args.check:

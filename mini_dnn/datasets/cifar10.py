@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from mini_dnn.datasets.download import download
-from mini_dnn.datasets.storage import DATA, named_by
+from mini_dnn.datasets.storage import DATA, check_folder, named_by
 from mini_dnn.errors import DataError
 from mini_dnn.paths import read_regular
 
@@ -125,8 +125,7 @@ def _find_or_fetch(split: str, folder: Path, source: Source) -> tuple[np.ndarray
 
 def _read(folder: Path, split: str, source: Source) -> tuple[np.ndarray, np.ndarray]:
     """Images and labels of a split, from the archive or from files that were unpacked."""
-    if not folder.is_dir():
-        raise DataError(f"there is no folder {folder}")
+    check_folder(folder)
     files = source.splits[split]
     archive = folder / source.archive
     try:

@@ -164,8 +164,7 @@ def _recipe(files: Sequence[IdxFile]) -> storage.Recipe:
 
 def _read(folder: Path, file: IdxFile) -> bytes:
     """Content of a file, packed or not, after its MD5 was verified."""
-    if not folder.is_dir():
-        raise DataError(f"there is no folder {folder}")
+    storage.check_folder(folder)
     for name, wanted in ((file.packed_name, file.packed_md5), (file.name, file.unpacked_md5)):
         path = folder / name
         try:

@@ -19,7 +19,8 @@ import h5py
 import numpy as np
 
 from mini_dnn.datasets import hdf5
-from mini_dnn.paths import ROOT, open_regular, replacing
+from mini_dnn.errors import DataError
+from mini_dnn.paths import ROOT, expanded, open_regular, replacing
 
 SIDE = 86  # pixels: what the course's network takes
 SPLITS = ("train", "test")
@@ -36,10 +37,26 @@ _log = logging.getLogger(__name__)
 def named_by(variable: str, data_dir: Path | str | None) -> tuple[Path, str] | None:
     """Folder that the user named, and how: by `data_dir`, or else by an environment variable."""
     if data_dir is not None:
-        return Path(data_dir), f"data_dir={data_dir}"
+        return expanded(str(data_dir)), f"data_dir={data_dir}"
     if value := os.environ.get(variable):  # an empty value counts as not set
-        return Path(value), f"{variable}={value}"
+        return expanded(value), f"{variable}={value}"
     return None
+
+
+def check_folder(folder: Path) -> None:
+    """Check that a folder exists.
+
+    Raises
+    ------
+    DataError
+        It does not exist, or the system refuses to tell.
+    """
+    try:
+        exists = folder.is_dir()
+    except OSError as error:  # the name is too long, or a folder above it may not be searched
+        raise DataError(f"{folder} cannot be read: {error.strerror}") from error
+    if not exists:
+        raise DataError(f"there is no folder {folder}")
 
 
 def read(path: Path, recipe: Recipe) -> Pixels | None:

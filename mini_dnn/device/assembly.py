@@ -12,15 +12,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from mini_dnn.device.base import Defines
-from mini_dnn.device.nvcc import OPTIONS, explained, nvcc_arch, require_nvcc
-from mini_dnn.device.sources import INCLUDE
+from mini_dnn.device.cache import work
+from mini_dnn.device.nvcc import PTX, accepted, nvcc_arch, require_nvcc
 from mini_dnn.device.tools import find_tool
-from mini_dnn.errors import CompileError, MiniDnnError
+from mini_dnn.errors import MiniDnnError
 
-PTX, SASS = "ptx", "sass"
+SASS = "sass"
 LANGUAGES = (PTX, SASS)
 RESOURCES = re.compile(
     r"Compiling entry function '(?P<kernel>\w+)'.*?"
@@ -107,18 +106,13 @@ def assemble(source: Path, defines: Defines, arch: int, language: str) -> list[C
     """
     nvcc = require_nvcc(f"--{language} shows what it makes of a kernel")
     disassembler = find_tool("nvdisasm") if language == SASS else None
-    flags = [*OPTIONS, f"-arch={nvcc_arch(arch)}", f"-I{INCLUDE}"]
-    flags += [f"-D{name}={value}" for name, value in defines.items()]
-    with TemporaryDirectory(prefix="mini_dnn-assembly-") as place:
-        cubin, ptx = Path(place, "kernel.cubin"), Path(place, "kernel.ptx")
-        said = _nvcc(nvcc, source, ["-cubin", "-Xptxas", "-v", *flags], cubin, arch)
-        if disassembler:
-            text = _told([str(disassembler), "-c", "-g", str(cubin)])
-        else:
-            _nvcc(nvcc, source, ["-ptx", *flags], ptx, arch)
-            text = ptx.read_text()
+    output = accepted(nvcc, source, defines, nvcc_arch(arch))
+    if disassembler:
+        text = _disassembled(disassembler, output.code)
+    else:
+        text = accepted(nvcc, source, defines, nvcc_arch(arch), PTX).code.decode()
     code = dict(sass(text) if language == SASS else ptx_code(text))
-    known = resources(said)
+    known = resources(output.said)
     return [Compiled(name, known[name], tuple(lines)) for name, lines in code.items() if name in known]
 
 
@@ -174,18 +168,12 @@ def _instruction(text: str, file: str, line: int) -> Instruction:
     return Instruction(text, match["opcode"] if match else "", file, line)
 
 
-def _nvcc(nvcc: Path, source: Path, flags: list[str], target: Path, arch: int) -> str:
-    """Compile, and return the messages of nvcc."""
-    command = [str(nvcc), *flags, str(source), "-o", str(target)]
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+def _disassembled(disassembler: Path, cubin: bytes) -> str:
+    with work() as folder:
+        file = folder / "kernel.cubin"
+        file.write_bytes(cubin)
+        command = [str(disassembler), "-c", "-g", str(file)]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode:
-        words = explained(done.stderr or done.stdout)
-        raise CompileError(f"{source} does not compile for {nvcc_arch(arch)}:\n{words}")
-    return done.stdout + done.stderr
-
-
-def _told(command: list[str]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-    if done.returncode:
-        raise MiniDnnError(f"{command[0]} cannot read what nvcc wrote: {done.stderr.strip()}")
+        raise MiniDnnError(f"{disassembler} cannot read what nvcc wrote: {done.stderr.strip()}")
     return done.stdout

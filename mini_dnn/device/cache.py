@@ -23,7 +23,7 @@ from mini_dnn.paths import expanded, open_regular, remove_abandoned, workplace, 
 
 CHECKSUM_BYTES = hashlib.sha256().digest_size
 WORK = "mini_dnn-work-"  # prefix of the names of temporary folders
-FOLDERS = ("cubin", "cupy", "emulator", "emulator/header-*", "nvcc")  # of the cache
+FOLDERS = ("cupy", "emulator", "emulator/header-*", "nvcc")  # of the cache
 # Temporary files there: those of `write_atomically`, with a `key` or of a header, and second copies of loaded
 # libraries
 TEMPORARY = re.compile(r"\.(?:(?:.*[0-9a-f]{32}\.[a-z]+|.+\.h\.gch)\.[a-z0-9_]{8}|loaded-[a-z0-9_]{8}\.so)")

@@ -17,7 +17,7 @@ from mini_dnn.device.base import Buffer, Defines, Device, MappedBuffer, Module, 
 from mini_dnn.device.bindings import load_driver, reason
 from mini_dnn.device.clusters import ALONE, Sizes
 from mini_dnn.device.cublas import WORKSPACE, Cublas
-from mini_dnn.device.cuda_buffer import CudaBuffer, LentCudaBuffer, address_of, own, same_size
+from mini_dnn.device.cuda_buffer import CudaBuffer, LentCudaBuffer, address_of, check_room, own, same_size
 from mini_dnn.device.cuda_driver import load_pycuda
 from mini_dnn.device.cuda_module import CudaModule, LaunchSettings, loaded
 from mini_dnn.device.cuda_stream import CudaStream
@@ -160,10 +160,7 @@ class CudaDevice:
 
     def copy(self, target: Buffer, source: Buffer, stream: int = 0) -> None:
         """Copy all of ``source`` to the beginning of ``target`` on the device."""
-        if source.nbytes > target.nbytes:
-            raise DeviceError(
-                f"'{source.name}' has {source.nbytes} bytes and '{target.name}' holds {target.nbytes}"
-            )
+        check_room(target, source)
         with self._errors(f"copying '{source.name}' to '{target.name}' failed", LaunchError):
             self._cuda.memcpy_dtod_async(
                 own(target).memory, own(source).memory, source.nbytes, self._stream(stream)

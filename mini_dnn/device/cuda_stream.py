@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,10 +10,10 @@ from mini_dnn.device.base import Buffer, MappedBuffer, Module, Scalar, Work
 from mini_dnn.device.bindings import reason
 from mini_dnn.device.clusters import Sizes
 from mini_dnn.device.cublas import WORKSPACE, Cublas
-from mini_dnn.device.cuda_buffer import CudaBuffer, address_of
-from mini_dnn.device.cuda_module import CudaModule, LaunchSettings
+from mini_dnn.device.cuda_buffer import CudaBuffer, address_of, check_room
+from mini_dnn.device.cuda_module import LaunchSettings, loaded
 from mini_dnn.device.product import Product
-from mini_dnn.errors import DeviceError, LaunchError
+from mini_dnn.errors import LaunchError
 
 LASTING = (0, 1)  # handles of the default stream, which is never captured and never destroyed
 
@@ -79,17 +80,12 @@ class CudaStream:
         early: bool,
     ) -> Work:
         """Prepare the launch of a kernel."""
-        if not isinstance(module, CudaModule):
-            raise DeviceError(f"{module!r} was not compiled for this GPU")
         settings = LaunchSettings(tuple(grid), tuple(block), shared_bytes, self._handle, cluster, early)
-        return module.kernel(kernel).ready(settings, args)
+        return loaded(module).kernel(kernel).ready(settings, args)
 
     def copy(self, target: Buffer, source: Buffer) -> Work:
         """Prepare a copy of all of ``source`` to the beginning of ``target``."""
-        if source.nbytes > target.nbytes:
-            raise DeviceError(
-                f"'{source.name}' has {source.nbytes} bytes and '{target.name}' holds {target.nbytes}"
-            )
+        check_room(target, source)
 
         def copy() -> None:
             to, at = address_of(target), address_of(source)
@@ -116,17 +112,15 @@ class CudaStream:
             self._driver.cuEventDestroy(event)  # takes effect when the event is complete
 
     def mark(self) -> Callable[[], bool]:
-        """Record an event. The returned function queries it."""
+        """Record an event. The returned function queries it, and the event exists as long as the function."""
         event = self._event(self._stream)
-        not_ready = self._driver.CUresult.CUDA_ERROR_NOT_READY
+        query, not_ready = self._driver.cuEventQuery, self._driver.CUresult.CUDA_ERROR_NOT_READY
 
         def is_over() -> bool:
-            (status,) = self._driver.cuEventQuery(event)
-            if status == not_ready:
-                return False
-            self._driver.cuEventDestroy(event)
-            return True
+            return bool(query(event)[0] != not_ready)
 
+        # not at exit: the context may no longer exist then, and the system frees everything
+        weakref.finalize(is_over, self._driver.cuEventDestroy, event).atexit = False
         return is_over
 
     def free(self) -> None:
@@ -138,7 +132,11 @@ class CudaStream:
 
     def _event(self, stream: Any) -> Any:
         event = self._call("cuEventCreate", self._driver.CUevent_flags.CU_EVENT_DISABLE_TIMING)
-        self._call("cuEventRecord", event, stream)
+        try:
+            self._call("cuEventRecord", event, stream)
+        except LaunchError:
+            self._driver.cuEventDestroy(event)
+            raise
         return event
 
     def _call(self, name: str, *args: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Compile a ``.cu`` file to a cubin with nvcc. A cache keeps the results."""
+"""Compile ``.cu`` files with nvcc. A cache keeps its output and its messages."""
 
 from __future__ import annotations
 
@@ -6,23 +6,30 @@ import os
 import re
 import shutil
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 
 from mini_dnn.device.base import Defines
 from mini_dnn.device.cache import cache_dir, key, may_compile, store, stored, work
 from mini_dnn.device.sources import INCLUDE, read_source, source_hash
+from mini_dnn.device.tools import HOMES
 from mini_dnn.errors import CompileError, DeviceError, SharedMemoryError
 from mini_dnn.progress import busy
 
 OPTIONS = ("-std=c++17", "-O3", "-lineinfo")
+CUBIN, PTX = "cubin", "ptx"  # what nvcc can make of a file
 TOO_MUCH_SHARED = re.compile(r"Entry function '(\w+)' uses too much shared data")  # a message of ptxas
+ABOUT_FILE = re.compile(
+    r"^(?:.+\(\d+\): (?:catastrophic )?error|ptxas error *: .* uses too much )", re.MULTILINE
+)
+REPORT = re.compile(r"ptxas info|\s+\d+ bytes stack frame")  # the lines about registers and memory
 ARCHITECTURES = {90: "sm_90a"}  # includes features of exactly this architecture, such as wgmma
 ERROR_LINE = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): (?:catastrophic )?error")
 
 
 def find_nvcc() -> Path | None:
     """Find nvcc: in ``CUDA_HOME``, ``CUDA_PATH`` or ``CUDA_ROOT``, on the path, or in the usual folder."""
-    homes = [os.environ.get(name) for name in ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")]
+    homes = [os.environ.get(name) for name in HOMES]
     places = [Path(home, "bin", "nvcc") for home in homes if home]
     on_path = shutil.which("nvcc")
     places += [Path(on_path)] if on_path else []
@@ -57,6 +64,72 @@ def nvcc_arch(arch: int) -> str:
     return ARCHITECTURES.get(arch, f"sm_{arch}")
 
 
+@dataclass(frozen=True)
+class Output:
+    """What nvcc makes of a file."""
+
+    code: bytes  # a cubin or PTX; empty if it does not compile
+    said: str  # all messages, which include the report of ptxas about each kernel
+
+    @property
+    def is_about_file(self) -> bool:
+        """Whether the result is a verdict on the file.
+
+        It is not if nvcc does not know the architecture, or has no space.
+        """
+        return bool(self.code or ABOUT_FILE.search(self.said))
+
+
+def compiled(nvcc: Path, source: Path, defines: Defines, arch: str, kind: str = CUBIN) -> Output:
+    """Compile a file, or take the result from the cache.
+
+    Parameters
+    ----------
+    arch
+        The architecture, such as ``"sm_80"``: see `nvcc_arch`.
+    kind
+        `CUBIN` or `PTX`.
+    """
+    source = source.resolve()
+    flags = [f"-{kind}", "-Xptxas", "-v", *OPTIONS, f"-arch={arch}"]
+    flags += [f"-D{name}={value}" for name, value in defines.items()]
+    stamp = nvcc.resolve().stat()
+    # Messages and line tables name the file, so an equal one elsewhere has a result of its own
+    name = key(source_hash(source), source, *flags, nvcc, stamp.st_mtime_ns, stamp.st_size)
+    cached = cache_dir() / "nvcc" / f"{source.parent.name}-{name}.{kind}"
+    known = stored(cached)
+    if known is not None:
+        said, _, code = known.partition(b"\0")
+        return Output(code, said.decode())
+    may_compile(source)
+    with work() as folder, busy(f"nvcc compiles {source.parent.name} ..."):
+        target = folder / f"kernel.{kind}"
+        command = [str(nvcc), f"-I{INCLUDE}", *flags, str(source), "-o", str(target)]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        code = b"" if done.returncode else target.read_bytes()
+    output = Output(code, done.stdout + done.stderr)
+    if output.is_about_file and "catastrophic" not in output.said:  # a missing header may be installed later
+        store(cached, output.said.encode() + b"\0" + code)
+    return output
+
+
+def accepted(nvcc: Path, source: Path, defines: Defines, arch: str, kind: str = CUBIN) -> Output:
+    """Compile a file as `compiled` does.
+
+    Raises
+    ------
+    CompileError
+        The file does not compile. The message has nvcc's output and the source lines that it names.
+    """
+    output = compiled(nvcc, source, defines, arch, kind)
+    if output.code:
+        return output
+    messages = f"{source} does not compile for {arch}:\n{explained(output.said)}"
+    if match := TOO_MUCH_SHARED.search(messages):
+        raise SharedMemoryError(messages, match[1])
+    raise CompileError(messages)
+
+
 def build_cubin(source: Path, defines: Defines, arch: str) -> bytes:
     """Compile a kernel file for one architecture, such as ``"sm_80"``: see `nvcc_arch`.
 
@@ -65,36 +138,18 @@ def build_cubin(source: Path, defines: Defines, arch: str) -> bytes:
     DeviceError
         nvcc is not installed.
     CompileError
-        The file does not compile. The message has nvcc's output and the source lines that it names.
+        The file does not compile: see `accepted`.
     """
     nvcc = require_nvcc("a GPU run compiles its kernels", "; --device emulator needs only g++")
-    flags = [*OPTIONS, f"-arch={arch}", *(f"-D{name}={value}" for name, value in defines.items())]
-    stamp = nvcc.resolve().stat()
-    name = key(source_hash(source), *flags, str(nvcc), stamp.st_mtime_ns, stamp.st_size)
-    cached = cache_dir() / "cubin" / f"{source.parent.name}-{name}.cubin"
-    known = stored(cached)
-    if known is not None:
-        return known
-    may_compile(source)
-    with work() as folder:
-        target = folder / "kernel.cubin"
-        command = [str(nvcc), "-cubin", f"-I{INCLUDE}", *flags, str(source), "-o", str(target)]
-        with busy(f"nvcc compiles {source.parent.name} ..."):
-            done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-        if done.returncode:
-            messages = explained(done.stderr or done.stdout)
-            if match := TOO_MUCH_SHARED.search(messages):
-                raise SharedMemoryError(f"{source} does not compile for {arch}:\n{messages}", match[1])
-            raise CompileError(f"{source} does not compile for {arch}:\n{messages}")
-        cubin = target.read_bytes()
-    store(cached, cubin)
-    return cubin
+    return accepted(nvcc, source, defines, arch).code
 
 
 def explained(messages: str) -> str:
-    """Add the source line that it names to each error of nvcc."""
+    """Add the source line that it names to each error of nvcc, and leave out the report of ptxas."""
     lines = []
     for line in messages.strip().splitlines():
+        if REPORT.match(line):
+            continue
         lines.append(line)
         match = ERROR_LINE.match(line)
         if match and Path(match["file"]).is_file():

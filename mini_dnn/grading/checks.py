@@ -25,6 +25,8 @@ from mini_dnn.running.verify import verify
 HINT_ELEMENTS = 1 << 20  # of the outputs; for larger ones, the search for a likely mistake takes too long
 NOT_TIMED = "not measured: the emulator cannot measure GPU time, and CPU time does not predict it"
 HIDDEN_MESSAGE = "a hidden test failed"
+FOLDER = "FOLDER"  # the name in the rubric may be that of another variant in the student's checkout
+REPRODUCE = f"reproduce it, with the folder of your variant in place of {FOLDER}"
 TRIALS = 3  # with the shown inputs, before a failure on other inputs counts as cheating
 UNSTEADY = (
     "right in one run and wrong in another: this may be a race or uninitialised memory; run.py check "
@@ -106,8 +108,8 @@ class Judge:
             return f"{problem}: this shape is required, but the variant refuses it: {refusal}"
         if found := self._first_wrong(problem, self._rubric.correct.seeds):
             seed, wrong = found
-            again = f"run.py run {self._asked.name} --shapes {problem.text} --seed {seed} --check"
-            return f"{problem}, inputs of seed {seed}:\n{wrong}\nreproduce it: {again}"
+            again = f"run.py run {FOLDER} --shapes {problem.text} --seed {seed} --check"
+            return f"{problem}, inputs of seed {seed}:\n{wrong}\n{REPRODUCE}: {again}"
         return ""
 
     def _refusal(self, problem: Any) -> str:
@@ -200,8 +202,8 @@ class Judge:
             findings = self._subject.verdict(asked.problems, seed)["findings"]
             if findings:
                 shapes = " ".join(problem.text for problem in asked.problems)
-                again = f"run.py check {self._asked.name} --shapes {shapes} --seed {seed}"
-                return f"{described(findings[0], len(findings))}\nreproduce it: {again}"
+                again = f"run.py check {FOLDER} --shapes {shapes} --seed {seed}"
+                return f"{described(findings[0], len(findings))}\n{REPRODUCE}: {again}"
         return ""
 
     def performance(self) -> Outcome:

@@ -17,7 +17,7 @@ from itertools import count
 from pathlib import Path
 
 from mini_dnn import datasets
-from mini_dnn.errors import UsageError
+from mini_dnn.errors import UsageError, reason
 from mini_dnn.grading import jobs, submission
 from mini_dnn.grading.confined.sandbox import Isolation, code_folders
 from mini_dnn.grading.grader import Setting
@@ -236,7 +236,7 @@ def _folder_of_our_own(out: Path) -> Iterator[Path]:
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"--out {out} cannot be written: {error.strerror}; name another folder") from error
+        raise UsageError(f"--out {out} cannot be written: {reason(error)}; name another folder") from error
     work = out / ".work"
     with locked(
         out / ".lock", f"--out {out}: another run is using it; wait until it ends, or name another folder"

@@ -23,6 +23,7 @@ NOTE = (
     "> This copy is a handout of a course. It contains the variants {kept}. The other variants that\n"
     "> a page mentions are for you to write. Tests that need them are skipped until then.\n\n"
 )
+VERSION = re.compile(r".+/v\d+(?=_)")  # gemm/v3, which pages may write for gemm/v3_registers
 AUTHOR = ("-c", "user.name=mini_dnn", "-c", "user.email=handout@localhost", "-c", "commit.gpgsign=false")
 
 
@@ -95,6 +96,7 @@ def _copy(parts: Parts, copy: Path) -> list[str]:
         for name in parts.files
         if name.endswith(".md")
     }
+    short += [match[0] for name in parts.left if (match := VERSION.match(name))]
     pages = pruned(pages, [*parts.files, RECORD], [*parts.left, *short])
     for name, text in pages.items():
         (copy / name).write_text(text)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import groupby
 from pathlib import PurePosixPath
 from posixpath import normpath
 
 FENCE = re.compile(r"^ *```")
-LINK = re.compile(r"(?P<picture>!?)\[(?P<text>(?:[^\[\]]|\[[^\]]*\])*)\]\((?P<target>[^)\s]+)\)")
+LINK = re.compile(  # also over two lines, but not over the end of a paragraph
+    r"(?P<picture>!?)\[(?P<text>(?:[^\[\]\n]|\n(?!\n)|\[[^\]]*\])*)\]\((?P<target>[^)\s]+)\)"
+)
+ASIDE = re.compile(rf"\s\({LINK.pattern}\)")  # a link in parentheses
 HEADING = re.compile(r"^(?P<marks>#+) (?P<text>.*)$")
 SOLUTIONS = re.compile(r"<!-- solutions:start -->\n.*?<!-- solutions:end -->\n", re.DOTALL)
 CODE = re.compile(r"`(?P<code>[^`]+)`")
@@ -49,9 +53,9 @@ def with_impl(text: str, absent: Collection[str], impl: str) -> str:
 def pruned(pages: Pages, files: Collection[str], names: Collection[str]) -> dict[str, str]:
     """Remove from pages what leads nowhere in a handout.
 
-    Rows of tables, pictures and commands that need absent files are removed. Other links become plain text.
-    Sections between ``<!-- solutions:start -->`` and ``<!-- solutions:end -->`` are removed as a whole, and
-    so are headings with nothing left below them.
+    Rows of tables, pictures and commands that need absent files are removed. Other links become plain text,
+    or are removed if they stand alone in parentheses. Sections between ``<!-- solutions:start -->`` and
+    ``<!-- solutions:end -->`` are removed as a whole, and so are headings with nothing left below them.
 
     Parameters
     ----------
@@ -81,8 +85,8 @@ def broken_links(pages: Pages, files: Collection[str]) -> list[str]:
     marks = {path: anchors(text) for path, text in pages.items()}
     found = []
     for path, text in pages.items():
-        for line, in_code in _lines(text):
-            for match in LINK.finditer("" if in_code else line):
+        for part, in_code in _parts(text):
+            for match in LINK.finditer("" if in_code else part):
                 file, anchor = _target(path, match["target"])
                 if file is not None and (file not in there or (anchor and anchor not in marks.get(file, ()))):
                     found.append(f"{path}: {match['target']}")
@@ -142,6 +146,22 @@ def _lines(text: str) -> list[tuple[str, bool]]:
     return list(zip(lines, _in_code(lines), strict=True))
 
 
+def _parts(text: str) -> Iterator[tuple[str, bool]]:
+    """The code blocks of a page and the text between them, each with whether it is code."""
+    for in_code, lines in groupby(_lines(text), key=lambda line: line[1]):
+        yield "\n".join(line for line, _ in lines), in_code
+
+
+def _without_links(text: str, leads: Callable[[re.Match[str]], bool]) -> str:
+    """A page whose other links become text. Those in parentheses are removed."""
+
+    def changed(part: str) -> str:
+        part = ASIDE.sub(lambda match: match[0] if leads(match) else "", part)
+        return LINK.sub(lambda match: match[0] if leads(match) else match["text"], part)
+
+    return "\n".join(part if in_code else changed(part) for part, in_code in _parts(text)) + "\n"
+
+
 def _in_code(lines: list[str]) -> list[bool]:
     found, inside = [], False
     for line in lines:
@@ -168,17 +188,13 @@ def _without_absent(text: str, page: str, there: Collection[str], word: re.Patte
             if _is_about_absent(line, there, word) or _is_lost_link(line, lost):
                 continue
             line = _without_examples(line, there, word)
-        kept.append(LINK.sub(lambda match: _shown(match, page, there), line))
-    return "\n".join(_without_empty(kept)) + "\n"
+        kept.append(line)
+    return _without_links("\n".join(_without_empty(kept)), lambda match: _leads(page, match["target"], there))
 
 
 def _leads(page: str, link: str, there: Collection[str]) -> bool:
     file, _ = _target(page, link)
     return file is None or file in there
-
-
-def _shown(match: re.Match[str], page: str, there: Collection[str]) -> str:
-    return match[0] if _leads(page, match["target"], there) else match["text"]
 
 
 def _is_about_absent(row: str, there: Collection[str], word: re.Pattern[str]) -> bool:
@@ -251,10 +267,12 @@ def _row(lines: list[str], number: int) -> bool:
 
 
 def _without_lost_anchors(text: str, page: str, marks: Mapping[str, set[str]]) -> str:
-    def shown(match: re.Match[str]) -> str:
+    def leads(match: re.Match[str]) -> bool:
         file, anchor = _target(page, match["target"])
-        there = not anchor or file is None or file not in marks or anchor in marks[file]
-        return match[0] if there else match["text"]
+        return not anchor or file is None or file not in marks or anchor in marks[file]
 
-    lines = [line if in_code else LINK.sub(shown, line) for line, in_code in _lines(text)]
-    return "\n".join(lines) + "\n"
+    def keeps(row: str) -> bool:
+        return not _is_lost_link(row, [match for match in LINK.finditer(row) if not leads(match)])
+
+    lines = [line for line, in_code in _lines(text) if in_code or not line.startswith("|") or keeps(line)]
+    return _without_links("\n".join(lines), leads)

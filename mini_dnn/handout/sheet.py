@@ -16,7 +16,7 @@ from mini_dnn.report.tables import number
 from mini_dnn.variant import Variant, climbed, find, names
 from mini_dnn.variant.folders import HOMES
 
-QUESTIONS = ("For the report", "Questions")  # headings of a lesson whose text is for students
+QUESTIONS = re.compile(r"^## Questions[^\n]*\n(.*?)(?=^## |\Z)", re.DOTALL | re.MULTILINE)  # of a lesson
 CHECKS = {  # descriptions for students
     "correct": "Every element agrees with float64, at the shapes below.",
     "hidden": "The same, at shapes and with inputs that are not published.",
@@ -199,12 +199,10 @@ def _performance(rubric: Rubric) -> str:
 
 
 def _questions(lesson: str) -> Iterator[str]:
-    for heading in QUESTIONS:
-        match = re.search(rf"^## {heading}\n(.*?)(?=^## |\Z)", lesson, re.DOTALL | re.MULTILINE)
-        if match:
-            yield from ("## Questions for your report", "")
-            yield LINK.sub(lambda link: link["text"], match[1]).strip()
-            yield ""
+    if match := QUESTIONS.search(lesson):
+        yield from ("## Questions for your report", "")
+        yield LINK.sub(lambda link: link["text"], match[1]).strip()
+        yield ""
 
 
 def _code(name: str | None) -> str:

@@ -72,6 +72,8 @@ def _free(devices: Devices, calling: Calling, holding: Holding) -> None:
     for device in devices.values():
         with device.entered():
             device.synchronize()
+    for is_over, _ in holding:
+        is_over()  # frees its event
     holding.clear()
 
 

@@ -21,6 +21,7 @@ from mini_dnn.device.cuda_map import encoded
 from mini_dnn.device.nvcc import build_cubin, nvcc_arch
 from mini_dnn.errors import DeviceError, ShapeError, VariantError
 from mini_dnn.interop.kinds import describe
+from mini_dnn.interop.refusals import check_apart
 from mini_dnn.ops import Array
 from mini_dnn.paths import write_atomically
 from mini_dnn.running.execute import argument, no_buffer
@@ -36,9 +37,9 @@ MAPS = 256  # tensor maps that are kept
 class Loaded:
     """A variant that is compiled for one problem, on CuPy's current GPU.
 
-    All work goes to CuPy's current stream, and scratch memory comes from CuPy's pool. If kernels have
-    variables, such as filters in constant memory, all objects for the same variant and problem share them.
-    Make such calls on one stream.
+    Calls are made on the same GPU. All work goes to CuPy's current stream, and scratch memory comes from
+    CuPy's pool. If kernels have variables, such as filters in constant memory, all objects for the same
+    variant and problem share them. Make such calls on one stream.
 
     Parameters
     ----------
@@ -59,7 +60,7 @@ class Loaded:
         if variant.host is not None:
             raise VariantError(f"{variant.name} runs on the host; use a variant with kernels")
         gpu = cupy.cuda.Device()
-        arch = int(gpu.compute_capability)
+        self._gpu, arch = gpu.id, int(gpu.compute_capability)
         if arch < variant.min_arch:
             raise DeviceError(f"{variant.name} needs sm_{variant.min_arch}; this GPU is sm_{arch}")
         self.planned = variant.planned(problem, gpu.attributes["MaxSharedMemoryPerBlockOptin"])
@@ -96,8 +97,16 @@ class Loaded:
         Raises
         ------
         ShapeError
-            An array does not fit the problem, is not in C order, or is not aligned.
+            An array does not fit the problem, is not in C order, is not aligned, or is on another GPU; or an
+            array for a result overlaps another one.
+        DeviceError
+            The current GPU is another one.
         """
+        if (current := cupy.cuda.get_device_id()) != self._gpu:
+            raise DeviceError(
+                f"{self.planned.name} was loaded for GPU {self._gpu}, and the current one is GPU {current}; "
+                f"call it within 'with cupy.cuda.Device({self._gpu}):'"
+            )
         results = out if isinstance(out, tuple) else () if out is None else (out,)
         results = results or tuple(cupy.empty(a.shape, a.dtype) for a in self._outputs.values())
         for what, names, found in (("the call", self._given, arrays), ("out=", self._outputs, results)):
@@ -105,7 +114,10 @@ class Loaded:
                 raise ShapeError(f"{what} needs the arrays {', '.join(names)}; found {len(found)}")
         buffers = dict(zip((*self._given, *self._outputs), (*arrays, *results), strict=True))
         for name, array in buffers.items():
-            _check(name, array, self._arrays[name])
+            _check(name, array, self._arrays[name], self._gpu)
+        if out is not None:
+            which, held = (*self._given, *("out" for _ in results)), buffers.values()
+            check_apart(which, [a.data.ptr for a in held], [a.nbytes for a in held], len(results))
         for name, expected in self.planned.scratch.items():
             buffers[name] = cupy.empty(expected.shape, expected.dtype)
         for step in self._steps:
@@ -206,10 +218,15 @@ def _check_type(name: str, array: Array) -> None:
         ) from error
 
 
-def _check(name: str, array: Any, expected: Array) -> None:
+def _check(name: str, array: Any, expected: Array, gpu: int) -> None:
     """Refuse an array that kernels cannot use in place."""
     if not isinstance(array, cupy.ndarray):
         raise ShapeError(f"{name} is {describe(array)}; expected a CuPy array")
+    if array.data.device_id != gpu:
+        raise ShapeError(
+            f"{name} is on GPU {array.data.device_id}, and the variant was loaded for GPU {gpu}; copy it "
+            "there"
+        )
     fits = (array.shape, array.dtype.name) == (expected.shape, expected.dtype)
     if not fits or not array.flags.c_contiguous or array.data.ptr % ALIGNMENT:
         order = "in C order" if array.flags.c_contiguous else "not in C order"

@@ -268,7 +268,7 @@ class Function:
             raise ShapeError("out= is {}; the result is {}".format(*described))
         for array, value in zip(results, values, strict=True):
             array[...] = value
-        return out
+        return results[0] if len(results) == 1 else results
 
 
 def _key(impl: Any) -> Any:

@@ -36,7 +36,6 @@ from mini_dnn.work.items import Record
 
 FUNCTION = f"{__name__}:measuring"
 IN_NETWORK, AT_RANDOM, CANDIDATE = "network", "problem", "candidate"  # kinds of measurements
-MOST_NAMED = 3  # measurements that an error lists
 
 
 @dataclass
@@ -116,11 +115,10 @@ class Measurements:
 
         found = run_items(work, engine, folder / "jobs", heard)
         if found.failures:
-            some = "; ".join(list(found.failures.values())[:MOST_NAMED])
-            kind = CheckError if some.startswith(CheckError.__name__) else MiniDnnError
+            kind = CheckError if found.reasons.startswith(CheckError.__name__) else MiniDnnError
             raise kind(
-                f"{len(found.failures)} of {len(self.items)} measurements failed; the same command continues "
-                f"with them: {some}"
+                f"{len(found.failures)} of {len(self.items)} measurements are not complete; the same command "
+                f"continues with them: {found.reasons}"
             )
         return self._joined([found.results[item.name].value for item in self.items])
 

@@ -7,8 +7,9 @@ import statistics
 from mini_dnn.device.base import Device
 from mini_dnn.running.timing import Timing, time_op
 
-COPY_ITEMS = 1 << 28  # floats: 1 GiB, far more than any cache
+COPY_ITEMS = 1 << 28  # floats: 1 GiB, far more than any cache; fewer if other programs use the memory
 HOST_ITEMS = 1 << 26
+ITEM_BYTES = 4
 TIMING = Timing(warm_up=3, repeats=20, max_repeats=20, cold_cache=False)
 # FLOP per clock and multiprocessor by compute capability: fp32, and fp16 in tensor cores with fp32 sums (CUDA
 # C++ Programming Guide, throughput of native arithmetic instructions; the architectures' white papers)
@@ -24,7 +25,9 @@ FLOP_PER_CLOCK = {
 
 def copy_rates(device: Device) -> dict[str, float]:
     """Measure copies in GB/s: on the device (bytes read plus written), to and from page-locked memory."""
-    source, target = device.empty("source", (COPY_ITEMS,)), device.empty("target", (COPY_ITEMS,))
+    free_items = device.free_bytes() // ITEM_BYTES
+    items = max(HOST_ITEMS, min(COPY_ITEMS, free_items // 4))  # two arrays, half of the free memory
+    source, target = device.empty("source", (items,)), device.empty("target", (items,))
     host = device.pinned((HOST_ITEMS,))
     host[:] = 0  # touches the pages, so that they exist
     part = device.part(source, 0, HOST_ITEMS)

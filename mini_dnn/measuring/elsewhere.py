@@ -26,7 +26,6 @@ from mini_dnn.work import Engine, Item, Work, run_items
 
 FOLDER = "engine"  # with the results of items, and the engine's files
 FUNCTION = f"{__name__}:answering"
-MOST_NAMED = 3  # shards that an error lists
 
 
 @dataclass(frozen=True)
@@ -76,10 +75,9 @@ class Elsewhere:
 
             found = run_items(work, self.engine, place / "jobs", heard)
         if found.failures:
-            some = "; ".join(f"{n}: {why}" for n, why in list(found.failures.items())[:MOST_NAMED])
             raise MiniDnnError(
                 f"{len(found.failures)} of {len(items)} shards are not complete; the same command "
-                f"continues: {some}"
+                f"continues: {found.reasons}"
             )
         for item in items:
             value = found.results[item.name].value

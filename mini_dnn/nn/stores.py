@@ -125,9 +125,10 @@ def write(path: Path, kind: str, arrays: Mapping[str, np.ndarray], attributes: A
         The file cannot be written.
     """
     if kind == "NPZ":
-        described = {ATTRIBUTES: np.frombuffer(json.dumps(dict(attributes)).encode(), np.uint8)}
+        described = np.frombuffer(json.dumps(dict(attributes)).encode(), np.uint8)
+        members: dict[str, Any] = {**arrays, ATTRIBUTES: described}
         with path.open("wb") as file:
-            np.savez(file, allow_pickle=False, **{**arrays, **described})
+            np.savez(file, **members)
     elif kind == "safetensors":
         packed = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
         more = {ATTRIBUTES: json.dumps(dict(attributes))}

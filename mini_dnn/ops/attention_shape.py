@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import sqrt
-from typing import Self
 
 import numpy as np
 
@@ -38,6 +37,8 @@ class AttentionShape(Problem):
     scale
         Factor of the scores, rounded to fp32; 0 stands for 1 / sqrt(d).
     """
+
+    batch_field = "B"
 
     B: int
     H: int
@@ -120,15 +121,6 @@ class AttentionShape(Problem):
     def flops(self) -> int:
         """Two products for each pair, d multiplications and additions each; exponentials are not counted."""
         return 4 * self.B * self.H * self.pairs * self.d
-
-    @property
-    def batch(self) -> int:
-        """Entries of the batch, each of which has all of its heads."""
-        return self.B
-
-    def with_batch(self, n: int) -> Self:
-        """The same problem with ``n`` entries."""
-        return replace(self, B=n)
 
     def __str__(self) -> str:
         """The text that commands print: ``32 x 12 heads of 197 tokens of 64, fp16``, and what is unusual."""

@@ -53,9 +53,10 @@ class Comparison:
             return f"max error {self.max_error:.2e}, {self.worst_ratio:.0%} of the bound{how}"
         if self.differing == 0:
             return f"{self.audit}{how}"
+        most = f"; max error {self.max_error:.2e}" if self.max_error else ""  # 0 if none of them is finite
         return (
             f"{self.differing} of {self.elements} elements differ from float64; the first at {self.first}: "
-            f"found {self.found:.8g}, expected {self.expected:.8g}; max error {self.max_error:.2e}{how}"
+            f"found {self.found:.8g}, expected {self.expected:.8g}{most}{how}"
         )
 
 

@@ -8,8 +8,7 @@ the digits and the range of fp32.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -108,15 +107,6 @@ class ConvShape(Problem):
     def flops(self) -> int:
         """Floating-point operations: a multiplication and an addition for each of the M K cols products."""
         return 2 * self.M * self.K * self.cols
-
-    @property
-    def batch(self) -> int:
-        """The number of images."""
-        return self.N
-
-    def with_batch(self, n: int) -> Self:
-        """The same convolution of ``n`` images."""
-        return replace(self, N=n)
 
     def __str__(self) -> str:
         """The text that commands print: ``(N,C,H,W) * (M,C,R,S) -> (N,M,P,Q)``."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Self
 
 import numpy as np
 
@@ -113,15 +112,6 @@ class PaddedShape(Problem):
     def flops(self) -> int:
         """A multiplication and an addition for each product, including those with padding."""
         return 2 * self.N * self.K * self.P * self.Q * self.taps
-
-    @property
-    def batch(self) -> int:
-        """The number of images."""
-        return self.N
-
-    def with_batch(self, n: int) -> Self:
-        """The same convolution of ``n`` images."""
-        return replace(self, N=n)
 
     def __str__(self) -> str:
         """The printed text: ``64 x (64,56,56) * 128 of 3 x 3 / 2, padding 1, relu, fp16 nhwc``."""

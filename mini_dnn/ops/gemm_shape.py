@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Self
 
 import numpy as np
 
@@ -44,6 +43,8 @@ class GemmShape(Problem):
         ``"b"`` promises that no work that may still run when the product starts writes b, which may be the
         weights of a layer. A kernel that starts early may then load b at once. Otherwise empty.
     """
+
+    batch_field = "batch"
 
     m: int
     n: int
@@ -121,10 +122,6 @@ class GemmShape(Problem):
     def flops(self) -> int:
         """A multiplication and an addition for each product; alpha and beta are not counted."""
         return 2 * self.batch * self.m * self.n * self.k
-
-    def with_batch(self, n: int) -> Self:
-        """The same problem with ``n`` products."""
-        return replace(self, batch=n)
 
     def shares(self, count: int) -> list[Share]:
         """Parts of the batch, or columns of c of a single product, in multiples of a cache line."""

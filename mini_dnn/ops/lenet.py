@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -77,15 +76,6 @@ class LenetBatch(Problem):
         """Floating-point operations of its convolutions and linear layers."""
         linear = 2 * self.N * (1296 * 32 + 32 * CLASSES)
         return sum(layer.flops for layer in self.convolutions) + linear
-
-    @property
-    def batch(self) -> int:
-        """The number of images."""
-        return self.N
-
-    def with_batch(self, n: int) -> Self:
-        """The same problem with ``n`` images."""
-        return replace(self, N=n)
 
     def __str__(self) -> str:
         """Input and output, as text."""

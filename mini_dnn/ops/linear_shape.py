@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -107,15 +106,6 @@ class LinearShape(Problem):
     def flops(self) -> int:
         """A multiplication and an addition for each product. Operations on sums are not counted."""
         return 2 * self.m * self.n * self.k
-
-    @property
-    def batch(self) -> int:
-        """Entries, each of which has all of its lines."""
-        return self.N
-
-    def with_batch(self, n: int) -> Self:
-        """The same problem with ``n`` entries."""
-        return replace(self, N=n)
 
     def __str__(self) -> str:
         """The text that commands print: ``(32 x 197,768) -> 2304 fp16``, and what comes with it."""

@@ -218,12 +218,16 @@ class Operation:
             if len(words) > len(kinds):
                 raise ShapeError(f"it has {len(words)} values, and a problem has {len(kinds)}")
             values = [_parsed(word, kind) for word, kind in zip(words, kinds, strict=False)]
-            return self.decode(values)
+            self._require_form(values)
         except ShapeError as error:
             example = max(self.check, key=lambda problem: problem.flops).text
             raise ShapeError(
                 f"'{text}' does not have the form {self.usage}, such as {example}: {error}"
             ) from error
+        try:
+            return self.problem(*values)
+        except ShapeError as error:
+            raise ShapeError(f"'{text}' ({self.usage}): {error}") from error
 
     def decode(self, values: Sequence[Any]) -> Any:
         """The problem with these values of its fields; fields with a default may be omitted at the end.
@@ -233,6 +237,11 @@ class Operation:
         ShapeError
             They have other types, are too many or too few, or are inconsistent.
         """
+        self._require_form(values)
+        return self.problem(*values)
+
+    def _require_form(self, values: Sequence[Any]) -> None:
+        """Raise an error if values have other types than a problem's fields, or are too many or too few."""
         names = list(self._types)
         needed = sum(f.default is dataclasses.MISSING for f in self.problem.__dataclass_fields__.values())
         if not needed <= len(values) <= len(names):
@@ -241,7 +250,6 @@ class Operation:
         for (name, kind), value in zip(self._types.items(), values, strict=False):
             if type(value) is not kind and not (kind is float and type(value) is int):
                 raise ShapeError(f"{name} is {value!r}; expected {_kind(kind)}")
-        return self.problem(*values)
 
     def inputs(self, problem: Any, seed: int) -> Arrays:
         """Random values for all inputs.

@@ -96,11 +96,12 @@ class Share:
 class Problem:
     """One size of an operation: the base of frozen dataclasses of integers, flags and strings.
 
-    Its fields are in the order in which ``--shapes`` and rubrics give them. A subclass defines `arrays`,
-    `flops` and `batch`, and raises `ShapeError` for invalid sizes.
+    Its fields are in the order in which ``--shapes`` and rubrics give them. A subclass defines `arrays` and
+    `flops`, and raises `ShapeError` for invalid sizes.
     """
 
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
+    batch_field: ClassVar[str] = "N"  # the name of the field that has the number of entries of the batch
 
     @property
     def arrays(self) -> Mapping[str, Array]:
@@ -114,12 +115,12 @@ class Problem:
 
     @property
     def batch(self) -> int:
-        """The number of entries along the axis on which large problems are split."""
-        raise NotImplementedError
+        """The number of entries of the batch. A batch that does not fit the device is split."""
+        return int(getattr(self, self.batch_field))
 
     def with_batch(self, n: int) -> Self:
         """The same problem for ``n`` entries of the batch."""
-        raise NotImplementedError
+        return dataclasses.replace(self, **{self.batch_field: n})
 
     def shares(self, count: int) -> list[Share]:
         """So many parts of about the same size, along the batch, or fewer if there are too few entries."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
 
 import numpy as np
 
@@ -102,15 +101,6 @@ class ResNetShape(Problem):
     def flops(self) -> int:
         """FLOPs of convolutions and the last layer, including products with padding."""
         return self.N * self.sizes.flops
-
-    @property
-    def batch(self) -> int:
-        """The number of images."""
-        return self.N
-
-    def with_batch(self, n: int) -> Self:
-        """The same problem with ``n`` images."""
-        return replace(self, N=n)
 
     def __str__(self) -> str:
         """The text that commands print: input, sizes of the network, and output."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -37,15 +36,6 @@ class Rows(Problem):
     def flops(self) -> int:
         """A comparison, a difference, a sum and a quotient per value; exponentials are not counted."""
         return 4 * self.N * self.L
-
-    @property
-    def batch(self) -> int:
-        """The number of rows. A batch that does not fit the device is split between rows."""
-        return self.N
-
-    def with_batch(self, n: int) -> Self:
-        """The same problem with ``n`` rows."""
-        return replace(self, N=n)
 
     def __str__(self) -> str:
         """The text that commands print."""

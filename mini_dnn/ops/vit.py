@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -118,15 +117,6 @@ class VitShape(Problem):
         D, T = self.width, self.T
         block = T * (4 * D * D + 2 * D * self.inner) + 2 * T * T * D
         return 2 * self.N * ((T - 1) * self.pixels * D + self.depth * block + D * self.classes)
-
-    @property
-    def batch(self) -> int:
-        """Images."""
-        return self.N
-
-    def with_batch(self, n: int) -> Self:
-        """The same problem with ``n`` images."""
-        return replace(self, N=n)
 
     def __str__(self) -> str:
         """The text that commands print: input, sizes of the network, and output."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -76,6 +77,8 @@ class Labels:
         names = Counter(self.classes)
         with open_regular(Path(self.name)) as file:
             for at, line in enumerate(iter(lambda: file.readline(MOST_LINE), b""), 1):
+                if at == 1:
+                    line = line.removeprefix(BOM_UTF8)  # editors may write a byte order mark
                 word = line.decode(errors="replace").strip()
                 if not word:
                     continue

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import sys
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -200,7 +201,8 @@ def _lines(listed: str) -> list[str]:
         raise UsageError(
             f"--list {listed} is not a text file; expected a file that names one picture per line"
         )
-    return [os.fsdecode(line) for line in text.splitlines() if line.strip()]
+    lines = text.removeprefix(BOM_UTF8).splitlines()  # editors may write a byte order mark
+    return [os.fsdecode(line) for line in lines if line.strip()]
 
 
 def _from_stdin() -> bytes | PictureError:

@@ -17,6 +17,7 @@ SECTOR = 16  # elements in 32 bytes: a line of a box that starts within such a s
 FEW_ROWS, FEW_COLUMNS = 64, 32  # boxes of b that are mostly outside are slow: tiles must not be low
 FOUR_K = 4096  # the longest sum that a cluster of four blocks was tried for
 MOST_SUMS = 1 << 25  # of tiles of several rounds: beyond that, the last round hardly counts
+GRID_Y = 65535  # most blocks along y, where the columns of single tiles are
 WIDE_K = 128  # terms in the last steps, which multiply half of the columns at a time; a sum must be longer
 # Kinds of tiles: three of gemm/v11_ahead, one of gemm/v8_final, and two of gemm/v10_small, in the second of
 # which blocks share k through memory. The last two are those of gemm/v16_pingpong: of a warpgroup and of two.
@@ -97,6 +98,8 @@ class Tile:
             return p.k > WIDE_K and self.count(p) <= AT_ONCE[1]
         too_long = self.split > 2 and p.k > FOUR_K
         if self.split > 1 and (too_long or self.count(p) > AT_ONCE[self.split] or steps < 2 * self.split):
+            return False
+        if self.kind == SINGLE and ceil_div(p.n, self.columns) > GRID_Y:
             return False
         if self.kind == SINGLE and self.rows < FEW_ROWS and p.n <= FEW_COLUMNS < p.m:
             return False

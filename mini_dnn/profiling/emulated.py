@@ -25,7 +25,7 @@ from mini_dnn.running.runner import run
 from mini_dnn.variant import Variant
 
 MOST_FLOPS = 2_000_000_000  # of a problem, which takes some minutes
-SCHEMA = "counters/1"
+SCHEMA = "counters/2"  # unlike 1, it has the ends of each bracket
 WORST = 3  # lines that are listed
 MANY = 0.02  # fraction of a kernel's work; a line with less is not listed
 WORK = {"ffma": "FMAs", "fadd": "additions", "fmul": "products", "special": "special functions"}
@@ -144,7 +144,7 @@ def described(kernel: Counters, found: Profile) -> list[str]:
 
 
 def as_json(variant: Variant, profiles: Mapping[str, Profile]) -> dict[str, Any]:
-    """All counters by kernel, line and array, as values for a file."""
+    """All counters by kernel, line and array, and the estimated times, as values for a file."""
     return {
         "schema": SCHEMA,
         "variant": variant.name,
@@ -153,25 +153,31 @@ def as_json(variant: Variant, profiles: Mapping[str, Profile]) -> dict[str, Any]
                 "problem": found.problem.text,
                 "gpu": found.gpu.name,
                 "bracket_for": (found.larger or found.problem).text,
-                "kernels": [
-                    {
-                        **asdict(kernel),
-                        "active_lanes": kernel.active_lanes,
-                        "metrics": dict(kernel.metrics),
-                        "products": dict(kernel.products),
-                        "calls": [
-                            {**asdict(call), "operand_bytes": call.operand_bytes} for call in kernel.calls
-                        ],
-                        "moved_bytes": moved_bytes(kernel, {}),
-                        "registers": registers(kernel, found.gpu.arch),
-                        "bracket_ms": found.bracket(kernel).units,
-                    }
-                    for kernel in found.kernels
-                ],
+                "bracket": _bracket_json(found.together),
+                "kernels": [_kernel_json(kernel, found) for kernel in found.kernels],
             }
             for name, found in profiles.items()
         },
     }
+
+
+def _kernel_json(kernel: Counters, found: Profile) -> dict[str, Any]:
+    return {
+        **asdict(kernel),
+        "active_lanes": kernel.active_lanes,
+        "metrics": dict(kernel.metrics),
+        "products": dict(kernel.products),
+        "calls": [{**asdict(call), "operand_bytes": call.operand_bytes} for call in kernel.calls],
+        "moved_bytes": moved_bytes(kernel, {}),
+        "registers": registers(kernel, found.gpu.arch),
+        "bracket": _bracket_json(found.bracket(kernel)),
+    }
+
+
+def _bracket_json(times: Bracket) -> dict[str, Any]:
+    """The estimated range of a time in milliseconds, the time of each unit, and the limiter."""
+    ends = {"low_ms": times.low_ms, "likely_ms": times.likely_ms, "high_ms": times.high_ms}
+    return {**ends, "units_ms": times.units, "limiter": times.limiter}
 
 
 def worst(kernel: Counters) -> list[str]:

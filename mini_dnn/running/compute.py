@@ -64,7 +64,7 @@ def best(operation: Operation, problem: Any, device: Device) -> Variant:
     """The variant that is used if none is named: see `Operation.preferred`."""
     for asked in (problem, problem.with_batch(1)):  # a batch that is too large as a whole is split
         for variant in preferred(operation):
-            supports = not (variant.limit_for(asked) or variant.limit_of_maps(asked))
+            supports = not (variant.limit_for(asked) or variant.limit_of_launches(asked))
             if supports and runs_on(variant, device):
                 return variant
     return find(default_of(operation.name, operation.default))

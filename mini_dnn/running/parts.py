@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from mini_dnn.device.base import GRID_LIMIT
 from mini_dnn.errors import DeviceError, LimitError, ShapeError
 from mini_dnn.ops import Arrays
 from mini_dnn.variant import Planned, ceil_div
+from mini_dnn.variant.planned import fault_of_grids
 
 
 def empty_outputs(problem: Any) -> dict[str, np.ndarray]:
@@ -45,35 +45,39 @@ def largest_part(
     LimitError
         The variant does not support the problem, not even for one entry.
     """
-    refusal: LimitError | None = None  # the first one, which is about the largest part
-
-    def fits(n: int) -> bool:
-        nonlocal refusal
-        try:
-            return plan(n).fits(free, scratch_alone)
-        except LimitError as error:
-            refusal = refusal or error
-            return False
-
     high = min(problem.batch, most or problem.batch)
-    if fits(high):
+    if fits(plan, high, free, scratch_alone):
         return high
     try:
         one = plan(1)
-    except LimitError as error:
-        raise refusal or error from None
+    except LimitError:
+        plan(high)  # if this is refused as well, its message is about what was requested
+        raise
+    fault = fault_of_grids(one.launches)
+    if fault:
+        raise LimitError(
+            f"{one.name} does not support {problem}: for one entry of the batch, {fault}. "
+            "Use another variant, or leave impl out: then one that supports the problem is used"
+        )
     if not one.fits(free, scratch_alone):
         needed = one.scratch_bytes if scratch_alone else one.nbytes
         raise DeviceError(
             f"{one.name} needs {needed / 1e6:.1f} MB for one entry of the batch of {problem}; the device "
-            f"has {free / 1e6:.1f} MB free, and a grid at most {GRID_LIMIT} blocks. Free memory, or use a "
-            "variant that needs less"
+            f"has {free / 1e6:.1f} MB free. Free memory, or use a variant that needs less"
         )
     low = 1  # fits, and high does not
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
+        low, high = (middle, high) if fits(plan, middle, free, scratch_alone) else (low, middle)
     return low
+
+
+def fits(plan: Callable[[int], Planned], n: int, free: int, scratch_alone: bool = False) -> bool:
+    """Whether a part of ``n`` entries fits, and the variant supports it: see `largest_part`."""
+    try:
+        return plan(n).fits(free, scratch_alone)
+    except LimitError:
+        return False
 
 
 def cut(batch: int, size: int) -> list[tuple[int, int]]:

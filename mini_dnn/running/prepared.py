@@ -15,7 +15,7 @@ from typing import Any
 from mini_dnn.device.base import Buffer, Device, ForeignStream, LentBuffer, Module, Work
 from mini_dnn.errors import DeviceError, VariantError
 from mini_dnn.running.execute import argument, compile_others, no_buffer
-from mini_dnn.running.parts import largest_part
+from mini_dnn.running.parts import fits, largest_part
 from mini_dnn.running.runner import check_runnable
 from mini_dnn.variant import Planned, Variant
 from mini_dnn.variant.plan import (
@@ -141,7 +141,7 @@ class Prepared:
     def _sizes(self) -> list[int]:
         """The entries of each part of the batch: all of them, if scratch memory and grids allow it."""
         batch, free = self.problem.batch, self._device.free_bytes()
-        if largest_part(self._plan, self.problem, free, scratch_alone=True) == batch:
+        if fits(self._plan, batch, free, scratch_alone=True):
             return [batch]
         free //= 2  # the last part may be smaller, and has scratch memory of its own
         size = largest_part(self._plan, self.problem, free, scratch_alone=True)
@@ -186,10 +186,8 @@ class Prepared:
         self, planned: Planned, first: int, what: str, name: str, within: tuple[int, int] | None = None
     ) -> LentBuffer:
         """An array of a part that begins at entry ``first``, or the entries ``within`` it."""
-        of, view = name, planned.arrays.get(name)
-        while of in planned.views:  # another name for a buffer's memory
-            of, shaped = planned.views[of]
-            view = view or shaped
+        of = planned.owner(name)
+        view = planned.views[name][1] if name in planned.views else planned.arrays.get(name)
         if view is None:
             raise no_buffer(name, planned.arrays, what)
         start, end = within or (0, view.shape[0])

@@ -17,12 +17,10 @@ from mini_dnn.progress import SILENCE_S, running
 from mini_dnn.running.execute import Execution, compile_others
 from mini_dnn.running.parts import cut, empty_outputs, entries, largest_part
 from mini_dnn.running.spans import Span
-from mini_dnn.running.timing import NO_TIMING, NOT_TIMED, Timed, Timing, time_on_host, time_op
+from mini_dnn.running.timing import NO_TIMING, NOT_TIMED, Timed, Timing, op_of, time_on_host, time_op
 from mini_dnn.variant import Planned, Variant
 
 OVERLAPPED_RUNS = 5  # runs; the layer time is their median
-# Launches that Python can issue while the cache is flushed; with more, the GPU would wait for Python
-QUEUED = 12
 
 Progress = Callable[[int], None]  # entries of the batch done so far
 
@@ -256,12 +254,8 @@ def _run_once(
     outputs: Arrays, execution: Execution, device: Device, timing: Timing
 ) -> tuple[float, Timed, tuple[Span, ...]]:
     """Make the timed runs, then one whose results are copied out; return the seconds that this one took."""
-    if execution.calls > QUEUED and timing.repeats and device.has_clock:
-        graph = device.capture(execution.kernels)
-        timed = time_op(graph.replay, device, timing)
-        graph.free()
-    else:
-        timed = time_op(execution.kernels, device, timing)
+    with op_of(execution, device, timing) as op:
+        timed = time_op(op, device, timing)
     again = time.perf_counter()
     execution.kernels()
     for name, out in outputs.items():

@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from mini_dnn.device import Device
+from mini_dnn.device.base import GRID_LIMIT
 from mini_dnn.errors import DeviceError, LimitError, UsageError
 from mini_dnn.ops import Arrays
 from mini_dnn.ops.problem import Share
-from mini_dnn.running.execute import Execution
+from mini_dnn.running.execute import Execution, compile_others
 from mini_dnn.running.parts import empty_outputs
 from mini_dnn.running.runner import Result, check_runnable
-from mini_dnn.running.timing import NO_TIMING, NOT_TIMED, Timed, Timing, repeat, warm_up
+from mini_dnn.running.timing import NO_TIMING, NOT_TIMED, Timed, Timing, op_of, repeat, warm_up
 from mini_dnn.variant import Variant
 
 
@@ -59,19 +60,25 @@ class _Member:
     compile_ms: float
     exchange: Exchange = field(default_factory=Exchange)
 
-    @contextmanager
-    def working(self) -> Iterator[Device]:
+    def working(self) -> AbstractContextManager[Device]:
         """A context in which this thread works on the GPU; errors name the GPU."""
-        try:
-            with self.device.entered():
-                yield self.device
-        except DeviceError as error:
-            raise type(error)(f"{self.name}: {error}") from error
+        return _entered(self.name, self.device)
 
     def free(self) -> None:
         """Free its buffers."""
         with self.device.entered():
             self.execution.free()
+
+
+@contextmanager
+def _entered(name: str, device: Device) -> Iterator[Device]:
+    """A context in which this thread works on a GPU, and in which the device's errors name it."""
+    try:
+        with device.entered():
+            yield device
+    except DeviceError as error:
+        error.args = (f"{name}: {error}",)
+        raise
 
 
 def run_on_several(
@@ -111,6 +118,9 @@ def run_on_several(
         for (name, device), share in zip(gpus, shares, strict=True):
             members.append(_prepared(variant, device, share, name))
             stack.callback(members[-1].free)
+        for member in members:
+            with member.working():
+                member.execution.fill()
         start = time.perf_counter()
         _send(members, arrays)
         for member in members:
@@ -133,18 +143,27 @@ def run_on_several(
 
 
 def _prepared(variant: Variant, device: Device, share: Share, name: str) -> _Member:
-    """Compile, and allocate buffers."""
+    """Compile, and allocate buffers. A part is not split again, so it has to fit."""
     if limit := variant.limit_for(share.problem):
         raise LimitError(f"{variant.name} does not support {share.problem}, a part of the problem: {limit}")
-    check_runnable(variant, device)
     planned = variant.planned(share.problem, device.max_shared_bytes)
     if planned.copies_itself:
         raise UsageError(f"{variant.name} copies its images by itself, so it runs on one GPU: remove --gpus")
-    with device.entered():
+    with _entered(name, device):
+        check_runnable(variant, device)
+        if not planned.fits(free := device.free_bytes()):
+            raise DeviceError(
+                f"{variant.name} needs {planned.nbytes / 1e6:.1f} MB for {share.problem}, a part of the "
+                f"problem; this GPU has {free / 1e6:.1f} MB for that, and a grid at most {GRID_LIMIT} "
+                "blocks. Use more GPUs or a smaller batch, or remove --gpus: a single GPU computes a large "
+                "batch in several parts, one after the other"
+            )
         module = device.compile(planned.source, planned.defines)
-        execution = Execution(planned, module, device)
+        others = compile_others(planned, device)
+        execution = Execution(planned, module, device, others=others)
         execution.fill()
-    return _Member(name, device, share, execution, module.compile_ms)
+    compile_ms = sum(one.compile_ms for one in (module, *others.values()))
+    return _Member(name, device, share, execution, compile_ms)
 
 
 def _send(members: Sequence[_Member], arrays: Arrays) -> None:
@@ -195,23 +214,28 @@ def _timed(members: Sequence[_Member], timing: Timing) -> tuple[Timed, tuple[flo
     if timing.repeats == 0 or not all(member.device.has_clock for member in members):
         return NOT_TIMED, ()
     each: list[list[float]] = [[] for _ in members]
+    ops: list[Callable[[], None]] = []
 
     def once() -> float:
         events = []
-        for member in members:
+        for member, op in zip(members, ops, strict=True):
             with member.working() as device:
                 if timing.cold_cache:
                     device.flush_cache()
                 start = device.record()
-                member.execution.kernels()
+                op()
                 events.append((start, device.record()))
         for member, samples, (start, end) in zip(members, each, events, strict=True):
             with member.working() as device:
                 samples.append(device.elapsed_ms(start, end))
         return max(samples[-1] for samples in each)
 
-    settled = warm_up(once, timing)
-    for samples in each:
-        samples.clear()
-    slowest = repeat(once, timing)
+    with ExitStack() as stack:
+        for member in members:
+            with member.working() as device:
+                ops.append(stack.enter_context(op_of(member.execution, device, timing)))
+        settled = warm_up(once, timing)
+        for samples in each:
+            samples.clear()
+        slowest = repeat(once, timing)
     return Timed(tuple(slowest), settled), tuple(statistics.median(samples) for samples in each)

@@ -5,17 +5,22 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated
 
 from msgspec import Meta
 
 from mini_dnn.device.base import Device
+from mini_dnn.running.execute import Execution
 
 WINDOW = 5  # runs whose median tells whether op times still change
 SETTLED = 0.01  # the largest difference between the medians of two windows, as a fraction
 WARM_UP_S = 2.0  # after which timing starts anyway, and the result says so
+
+# Launches that Python can issue while the cache is flushed; with more, the GPU would wait for Python
+QUEUED = 12
 
 _Count = Annotated[int, Meta(ge=0, le=2**31)]
 
@@ -63,6 +68,19 @@ class Timed:
 
 
 NOT_TIMED = Timed()
+
+
+@contextmanager
+def op_of(execution: Execution, device: Device, timing: Timing) -> Iterator[Callable[[], None]]:
+    """Yield a function that issues one op to be timed. Many launches are issued at once, as a graph."""
+    if execution.calls <= QUEUED or not timing.repeats or not device.has_clock:
+        yield execution.kernels
+        return
+    graph = device.capture(execution.kernels)
+    try:
+        yield graph.replay
+    finally:
+        graph.free()
 
 
 def time_op(op: Callable[[], None], device: Device, timing: Timing) -> Timed:

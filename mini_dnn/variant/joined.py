@@ -45,10 +45,10 @@ def joined(planned: Planned) -> Planned:
 def _argument(argument: Argument, planned: Planned) -> Argument:
     """The argument, with the buffer's own name in place of the one that the called variant uses."""
     if isinstance(argument, str):
-        return _root(argument, planned)
+        return planned.owner(argument)
     if not isinstance(argument, Images | TensorMap) or argument.buffer not in planned.views:
         return argument
-    root, (_, view) = _root(argument.buffer, planned), planned.views[argument.buffer]
+    root, (_, view) = planned.owner(argument.buffer), planned.views[argument.buffer]
     array = planned.arrays[root]
     if isinstance(argument, TensorMap):
         found = argument.geometry(view.shape, view.dtype, view.nbytes)
@@ -59,10 +59,3 @@ def _argument(argument: Argument, planned: Planned) -> Argument:
             f"the buffer '{root}' {array.shape}; one program for both cannot do this. Use another variant"
         )
     return replace(argument, buffer=root)
-
-
-def _root(name: str, planned: Planned) -> str:
-    """The buffer of this name, which may be the name of a view, or of a view of a view."""
-    while name in planned.views:
-        name = planned.views[name][0]
-    return name

@@ -92,18 +92,23 @@ class Planned:
     def mapped(self) -> tuple[str, ...]:
         """Outputs and scratch that kernels get as tensor maps, through which the copy engine may write."""
         names = [arg.buffer for step in self.launches for arg in step.args if isinstance(arg, TensorMap)]
-        arrays = dict.fromkeys(self.views[name][0] if name in self.views else name for name in names)
+        owners = {self.owner(name) for name in names}
         written = {**self.problem.named("out"), **self.scratch}
-        return tuple(name for name in written if name in arrays)
+        return tuple(name for name in written if name in owners)
+
+    def owner(self, name: str) -> str:
+        """The buffer with the memory of this name, which may be that of a view, or of a view of a view."""
+        while name in self.views:
+            name = self.views[name][0]
+        return name
 
     def fits(self, free_bytes: int, scratch_alone: bool = False) -> bool:
         """Whether its buffers fit into this much memory, and its grids are within the limits of CUDA.
 
         With ``scratch_alone``, the arrays of the problem are already allocated.
         """
-        grids = [launch.grid for launch in self.launches]
-        within = all(g <= limit for grid in grids for g, limit in zip(grid, GRID_LIMIT, strict=False))
-        return within and (self.scratch_bytes if scratch_alone else self.nbytes) <= free_bytes
+        needed = self.scratch_bytes if scratch_alone else self.nbytes
+        return not fault_of_grids(self.launches) and needed <= free_bytes
 
 
 def fault_of_maps(steps: Iterable[WrittenStep], arrays: Mapping[str, Array]) -> str:
@@ -115,6 +120,15 @@ def fault_of_maps(steps: Iterable[WrittenStep], arrays: Mapping[str, Array]) -> 
             map_.geometry(array.shape, array.dtype, array.nbytes)
         except VariantError as error:
             return str(error)
+    return ""
+
+
+def fault_of_grids(steps: Iterable[WrittenStep]) -> str:
+    """The reason why CUDA would refuse the grid of one of the steps; empty if it accepts all."""
+    for launch in (step for step in steps if isinstance(step, Launch)):
+        if any(size > limit for size, limit in zip(launch.grid, GRID_LIMIT, strict=False)):
+            blocks, most = (" x ".join(f"{size:,}" for size in sizes) for sizes in (launch.grid, GRID_LIMIT))
+            return f"{launch.kernel} would have a grid of {blocks} blocks; CUDA allows at most {most}"
     return ""
 
 

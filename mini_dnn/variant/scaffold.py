@@ -146,10 +146,12 @@ def quoted(text: str) -> str:
 
 def _span(text: str, node: ast.expr | ast.keyword) -> tuple[int, int]:
     """Return where a node starts and ends, in characters. Python counts columns in bytes of UTF-8."""
-    lines = text.splitlines(keepends=True)
+    lines = text.split("\n")  # `splitlines` also divides at form feeds and other characters
 
     def at(line: int, column: int) -> int:
-        return sum(map(len, lines[: line - 1])) + len(lines[line - 1].encode()[:column].decode())
+        return sum(len(before) + 1 for before in lines[: line - 1]) + len(
+            lines[line - 1].encode()[:column].decode()
+        )
 
     assert node.end_lineno is not None, "ast.parse sets it"
     assert node.end_col_offset is not None, "ast.parse sets it"

@@ -17,7 +17,7 @@ from mini_dnn.ops import Array, Arrays, Operation
 from mini_dnn.ops.compare import PRECISIONS
 from mini_dnn.variant.calls import with_calls, without_calls
 from mini_dnn.variant.plan import Call, Launch, WrittenStep
-from mini_dnn.variant.planned import Planned, fault_of_maps, scratch_array
+from mini_dnn.variant.planned import Planned, fault_of_grids, fault_of_maps, scratch_array
 from mini_dnn.variant.step_fields import check_step
 
 COMPUTE_TYPES = ("", *PRECISIONS, "3xtf32", "3xfp16")
@@ -136,10 +136,16 @@ class Variant:
             )
         return limit or ""
 
-    def limit_of_maps(self, problem: Any) -> str:
-        """The reason why a tensor map of the plan's own launches cannot exist; empty if all can."""
+    def limit_of_launches(self, problem: Any) -> str:
+        """The reason why one of the plan's own launches cannot exist; empty if all can.
+
+        It may be a tensor map, or a grid that is too long even for one entry of the batch.
+        """
         steps = self._steps("plan", self.plan, problem)
-        return fault_of_maps(steps, {**problem.arrays, **self._scratch(problem)})
+        fault = fault_of_maps(steps, {**problem.arrays, **self._scratch(problem)})
+        if fault or not fault_of_grids(steps):
+            return fault
+        return fault_of_grids(self._steps("plan", self.plan, problem.with_batch(1)))
 
     def planned(self, problem: Any, max_shared_bytes: int) -> Planned:
         """The plan for a problem, on a device whose blocks may have this much shared memory.

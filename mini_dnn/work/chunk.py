@@ -81,19 +81,31 @@ def ended(folder: Path, name: str) -> Ended | None:
         return None
 
 
-def names_in(folder: Path, name: str) -> list[str]:
-    """The names of a chunk's items; none if its file is gone."""
+def keys_in(folder: Path, name: str) -> dict[str, str]:
+    """The keys of a chunk's items, by name; none if its file is gone."""
     try:
         content = json.loads((folder / "chunks" / f"{name}.json").read_bytes())
-        return [str(item) for item, _, _ in content["items"]]
+        return {str(item): str(key) for item, key, _ in content["items"]}
     except (OSError, ValueError, KeyError, TypeError):
-        return []
+        return {}
 
 
 def forget(folder: Path, name: str) -> None:
     """Remove the files of a chunk."""
     for kind in ("json", "began", "ended"):
         (folder / "chunks" / f"{name}.{kind}").unlink(missing_ok=True)
+
+
+def take_failures(folder: Path) -> dict[tuple[str, str], str]:
+    """The errors in all chunks that have ended, by an item's name and key. The files are removed."""
+    failures: dict[tuple[str, str], str] = {}
+    for file in (folder / "chunks").glob("*.ended"):
+        if how := ended(folder, file.stem):
+            for item in keys_in(folder, file.stem).items():
+                if why := how.errors.get(item[0]) or ": ".join(how.fault):
+                    failures[item] = why
+        forget(folder, file.stem)
+    return failures
 
 
 def run_chunk(folder: str, name: str, each: Callable[[], None] = lambda: None, keeps: bool = False) -> None:

@@ -119,6 +119,11 @@ def seed_of(key: str) -> int:
     return int(key[:16], 16)
 
 
+def short_hash(*texts: str) -> str:
+    """The first 12 hexadecimal digits of the SHA-256 of some texts."""
+    return hashlib.sha256(json.dumps(texts).encode()).hexdigest()[:12]
+
+
 def digest(folder: Path = PACKAGE) -> str:
     """SHA-256 of all code in a folder; by default, the folder of this package."""
     total = hashlib.sha256()

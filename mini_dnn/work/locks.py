@@ -57,15 +57,3 @@ def _is_at(file: TextIO, path: Path) -> bool:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except FileNotFoundError:
         return False
-
-
-def is_free(path: Path) -> bool:
-    """Whether no process has locked the file, or it does not exist."""
-    try:
-        with path.open() as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return True
-    except BlockingIOError:
-        return False
-    return True

@@ -19,10 +19,11 @@ from uuid import uuid4
 from mini_dnn import errors
 from mini_dnn.work import chunk
 from mini_dnn.work.engine import Engine
-from mini_dnn.work.items import Item, Record, Work
+from mini_dnn.work.items import Item, Record, Work, short_hash
 from mini_dnn.work.locks import locked
 
 MOST_DEATHS = 3  # workers that may die with one item before it is given up
+MOST_REASONS = 3
 SETUPS = 10  # a chunk takes at least this many times its set-up, if that is longer than required
 
 Heard = Callable[[str, Record, bool], None]  # an item's name, its result, and whether it already existed
@@ -34,6 +35,11 @@ class Found:
 
     results: dict[str, Record] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def reasons(self) -> str:
+        """Why items have no result: up to three different reasons."""
+        return "; ".join(list(dict.fromkeys(self.failures.values()))[:MOST_REASONS])
 
 
 @dataclass
@@ -118,24 +124,36 @@ class _Run:
         self._engine.close(pool)
 
     def _write(self) -> None:
-        """Write chunks and a script for all remaining items, to be submitted by hand."""
-        names: list[str] = []
-        items = list(self.left)
+        """Write chunks and a script for all remaining items, to be submitted by hand.
+
+        The same items give the same files, so that repeating the command does not lead to a second job. What
+        failed in an earlier job is only reported. The next run tries it again.
+        """
+        failed = chunk.take_failures(self._folder)
+        for item in list(self.left):
+            if why := failed.get((item.name, self._work.keys[item.name])):
+                self.found.failures[item.name] = why
+                self.left.remove(item)
+        items, names = list(self.left), []
+        most = self._engine.window if self._item_s() else 2 * self._engine.workers
+        least = -(-len(items) // most)  # items per chunk
         while self.left:
-            even = -(-len(items) // (2 * self._engine.workers))
-            cut = self._cut() if self._item_s() else [self.left.popleft() for _ in range(even) if self.left]
-            names.append(uuid4().hex[:12])
+            cut = self._cut() if self._item_s() else []
+            cut += [self.left.popleft() for _ in range(min(least - len(cut), len(self.left)))]
+            which = [word for item in cut for word in (item.name, self._work.keys[item.name])]
+            names.append(short_hash(self._shared, *which))
             chunk.write_chunk(self._folder, names[-1], self._work, self._shared, cut, self._engine.most_s)
-        script = self._engine.write(self._folder, names)
-        command = f"sbatch {quote(str(script))}"
-        words = f"it waits for `{command}`; use the same command after that job to collect its result"
-        self.found.failures |= {item.name: words for item in items}
+        if names:
+            script = self._engine.write(self._folder, names)
+            command = f"sbatch {quote(str(script))}"
+            words = f"it waits for `{command}`; use the same command after that job to collect its result"
+            self.found.failures |= {item.name: words for item in items}
 
     def _adopt(self) -> None:
         """Wait for chunks of an earlier run, whose items are not submitted again."""
         waiting = {item.name: item for item in self.left}
         for name, future in self._engine.adopted().items():
-            mine = {item: waiting.pop(item) for item in chunk.names_in(self._folder, name) if item in waiting}
+            mine = {item: waiting.pop(item) for item in chunk.keys_in(self._folder, name) if item in waiting}
             self._flight.append(_Chunk(name, mine, future))
         self.left = deque(waiting.values())
 

@@ -33,7 +33,9 @@ ARRAY = 1000  # the most queued jobs: by default, Slurm accepts 1,001 in an arra
 POLL_S = 2.0
 SILENCE_S = 3600.0  # how long a controller may fail to answer
 UNREACHABLE = ("Unable to contact slurm controller", "Connection refused", "Socket timed out", "Zero Bytes")
-OVER = ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY", "DEADLINE")
+COMPLETED = "COMPLETED"
+ENDED = ("FAILED", "TIMEOUT", "CANCELLED", "PREEMPTED", "OUT_OF_MEMORY", "DEADLINE")
+OVER = (COMPLETED, *ENDED, "NODE_FAIL", "BOOT_FAIL")
 LEAST_S, MOST_S = 600.0, 3600.0  # for a chunk
 LIMIT_PART = 0.8  # of the time limit: after it, a job begins no further item
 
@@ -110,11 +112,11 @@ class SlurmExecutor(Executor):
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **words: Any) -> Future[Any]:
         """Queue a call. The arguments are plain values."""
-        if self._failed:
-            raise self._failed
         future: Future[Any] = Future()
         future.set_running_or_notify_cancel()
         with self._wake:
+            if self._failed:
+                raise self._failed
             self._new.append((functools.partial(function, **words), args, future))
         self._start()
         return future
@@ -128,7 +130,7 @@ class SlurmExecutor(Executor):
             raise DeviceError(
                 "squeue does not answer, and jobs of an earlier run may be queued; try again later"
             )
-        alive = [job for job in self._args if states.get(job, OVER[0]) not in OVER]
+        alive = [job for job in self._args if states.get(job, COMPLETED) not in OVER]
         self._args = {job: self._args[job] for job in alive}
         self._jobs = {job: Future() for job in alive}
         if alive:
@@ -160,10 +162,12 @@ class SlurmExecutor(Executor):
                 new, self._new = self._new, []
             try:
                 if new and not self._submit(new):
-                    self._new = new + self._new
+                    with self._wake:
+                        self._new = new + self._new
                 self._look()
             except Exception as error:  # each caller receives it, and nothing more can be submitted
-                self._failed = error
+                with self._wake:
+                    self._failed, new = error, new + self._new  # more calls may have arrived in the meantime
                 for future in [*self._jobs.values(), *(future for _, _, future in new)]:
                     if not future.done():
                         future.set_exception(error)
@@ -199,7 +203,7 @@ class SlurmExecutor(Executor):
             if state not in OVER and state != "gone":
                 continue
             del self._jobs[job]
-            if state == "COMPLETED":
+            if state == COMPLETED:
                 future.set_result(None)
             else:
                 logs = f"{self._folder}/logs/{job}_0_log.*"

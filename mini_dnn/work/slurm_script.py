@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mini_dnn.paths import write_atomically
+from mini_dnn.work.items import short_hash
 from mini_dnn.work.profile import Profile
 
 NAME = "mini_dnn"  # of the jobs in squeue
@@ -15,7 +16,7 @@ NAME = "mini_dnn"  # of the jobs in squeue
 
 def write_script(profile: Profile, folder: Path, chunks: Sequence[str]) -> Path:
     """Write a script for ``sbatch``: the chunks are one array of jobs, which only need this package."""
-    name = f"{NAME}-{chunks[0]}"
+    name = f"{NAME}-{short_hash(*chunks)}"  # a waiting job reads the list of its own chunks
     listed = (folder / f"{name}.txt").resolve()
     write_atomically(listed, ("\n".join(chunks) + "\n").encode())
     (folder / "logs").mkdir(exist_ok=True)

@@ -84,3 +84,11 @@ extern "C" __global__ void bytes_nobody_wrote(const float* x, float* y, float* p
   bytes[2 * threadIdx.x] = threadIdx.x;
   y[threadIdx.x] = bytes[2 * threadIdx.x] + bytes[2 * threadIdx.x + 1];  // expect: uninitialised
 }
+
+// Copies of no bytes, which access nothing.
+// launch: 1, 1
+extern "C" __global__ void copies_nothing(const float* x, float* y, float* part, int* flags) {
+  for (int i = 4; i >= flags[0]; i--) memcpy(y, x, i * sizeof *y);
+  for (int i = 4; i >= flags[0]; i--) memset(part, 0, i * sizeof *part);
+  memmove(y + 4, y, part[0] * sizeof *y);
+}

@@ -221,3 +221,31 @@ extern "C" __global__ void a_product_is_no_barrier(const float* x, float* y, flo
     y[threadIdx.x] = value;
   }
 }
+
+// One thread gives a stage back for its warpgroup. What other warps read after they started the product is not ordered.
+// launch: 1, 160
+extern "C" __global__ void others_read_after_the_product(const float* x, float* y, float* part, int* flags) {
+  __shared__ __align__(128) float stage[192];
+  __shared__ ptx::mbarrier full, empty;
+  if (threadIdx.x == 0) ptx::mbarrier_init(&full, 32), ptx::mbarrier_init(&empty, 1);
+  __syncthreads();  // the mbarriers are there
+  float sums[3][4] = {};
+  const unsigned a[4] = {};
+  for (int i = 0; i < 3; i++) {
+    if (threadIdx.x >= 128) {
+      if (i > 0) ptx::mbarrier_wait(&empty, (i - 1) % 2);
+      for (int j = threadIdx.x % 32; j < 192; j += 32) stage[j] = x[j];
+      ptx::fence_proxy_async();
+      ptx::mbarrier_arrive(&full);
+      continue;
+    }
+    ptx::mbarrier_wait(&full, i % 2);
+    const float before = stage[threadIdx.x];
+    ptx::wgmma_fence();
+    ptx::wgmma_m64k16<24, true>(sums, a, ptx::matrix_descriptor(stage, 128, 256));
+    ptx::wgmma_commit();
+    ptx::wgmma_wait<0>(sums);
+    y[threadIdx.x] = before + stage[threadIdx.x + 64];  // expect: race
+    if (threadIdx.x == 0) ptx::mbarrier_arrive(&empty);
+  }
+}

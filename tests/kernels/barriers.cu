@@ -84,3 +84,15 @@ extern "C" __global__ void poll(volatile int* flag, int* out) {
     *out = *flag;
   }
 }
+
+// Each block waits for the next one. The last one may access an invalid address instead of going on.
+extern "C" __global__ void last_to_first(int* flags, int* out, int fault) {
+  if (threadIdx.x == 0 && blockIdx.x + 1 < gridDim.x)
+    while (atomicAdd(flags + blockIdx.x + 1, 0) == 0) __nanosleep(20);
+  __syncthreads();  // the next block has been here
+  if (fault && blockIdx.x + 1 == gridDim.x) *(volatile int*)nullptr = 0;
+  if (threadIdx.x > 0) return;
+  out[blockIdx.x] = 1;
+  __threadfence();
+  atomicExch(flags + blockIdx.x, 1);
+}

@@ -162,4 +162,39 @@ extern "C" __global__ void unfenced_once(float* global, int which) {
   ptx::wgmma_wait<0>(sums);
   global[threadIdx.x] = sums[0][0] + others[0][0];
 }
+
+// Products of a ring of two stages, which another warp fills. One thread gives a stage back for the whole warpgroup.
+extern "C" __global__ void ring(const unsigned* a, const half* b, float* d, int products) {
+  constexpr int STAGES = 2, BYTES = 24 * 16 * 2;
+  __shared__ __align__(128) unsigned char stages[STAGES][BYTES];
+  __shared__ ptx::mbarrier full[STAGES], empty[STAGES];
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < STAGES; i++) ptx::mbarrier_init(full + i, 1), ptx::mbarrier_init(empty + i, 1);
+    ptx::fence_proxy_async();
+  }
+  __syncthreads();  // the mbarriers are there
+  if (threadIdx.x >= 128) {
+    for (int i = 0; i < products && threadIdx.x == 128; i++) {
+      const int stage = i % STAGES;
+      if (i >= STAGES) ptx::mbarrier_wait(empty + stage, (i / STAGES - 1) & 1);
+      ptx::mbarrier_arrive_expect_tx(full + stage, BYTES);
+      ptx::bulk_load(stages[stage], b + i * 24 * 16, BYTES, full + stage);
+    }
+    return;
+  }
+  float sums[3][4] = {};
+  for (int i = 0; i < products; i++) {
+    const int stage = i % STAGES;
+    unsigned registers[4];
+    for (int j = 0; j < 4; j++) registers[j] = a[(4 * i + j) * 128 + threadIdx.x];
+    ptx::mbarrier_wait(full + stage, i / STAGES & 1);
+    for (int j = 0; j < 8 && threadIdx.x / 32 == 2; j++) __nanosleep(100);  // one warp comes later than the others
+    ptx::wgmma_fence();
+    ptx::wgmma_m64k16<24, true>(sums, registers, ptx::matrix_descriptor(stages[stage], 128, 256));
+    ptx::wgmma_commit();
+    ptx::wgmma_wait<0>(sums);
+    if (threadIdx.x == 0) ptx::mbarrier_arrive(empty + stage);
+  }
+  for (int i = 0; i < 12; i++) d[i * 128 + threadIdx.x] = sums[i / 4][i % 4];
+}
 #endif

@@ -15,7 +15,7 @@
 // Roofline  as attention/v11_odd_token, and one more product for each twelve: 32 x 12 heads of 1,025 tokens of 64 take
 //           0.14 ms at 800 TFLOP/s.
 // Gain      over attention/v11_odd_token: at 577 and 1,025 tokens, largest and median errors fall from 1.4 and 1.05
-//           times those of cuDNN to 1.0 and 0.99. It takes 2 % longer.
+//           times those of cuDNN to 1.0 and 0.99. It was expected to take 2 % longer, and takes more.
 // Limits    as attention/v11_odd_token. Wide scores change references often: if their standard deviation is 2 instead
 //           of 1, it takes almost half as long again.
 // Hazards   as attention/v11_odd_token. If sums and what rounding takes come from one loop, and the sums of lanes are

@@ -21,6 +21,8 @@ struct Units {
   static constexpr int OF_LINE = tile_length / 8, STEP = THREADS / OF_LINE;  // lines from one unit to the next
   static constexpr int COUNT = (tile_lines + STEP - 1) / STEP;
   static_assert(STEP % 8 == 0 && (tile_lines % STEP == 0 || COUNT == 1), "at one place in a piece");
+  static_assert(tile_lines <= 128,
+                "with HAND_PITCH of variant.py, units are less than 2^30 elements apart: see read()");
   lines::Pieces pieces[COUNT];
   long long start;  // element of the first unit
   int count, line;  // existing elements of a unit, the first unit's line

@@ -1,34 +1,33 @@
 // gemm/v10_small: gemm/v8_final for products that have few tiles, short sums or few rows, or a matrix that is read
 // once.
 //
-// Idea      wgmma has 64 rows or more, so a small product has few tiles, and each multiprocessor that has one loads for
-//           long while the others have nothing to do. Small tiles of 16 rows use cp.async and mma.sync as in
-//           gemm/v5_mma_async, with a k of up to 512 in flight at once (small.cuh). If lines of a or b start anywhere,
-//           and sums are short or rows are few, copies to aligned lines would take longer than the product. Tiles of 16
-//           to 64 rows then load pieces of 16 bytes, and shift them in registers; several blocks share a
-//           multiprocessor, so that it has work while some of them wait (anywhere.cuh). If k is thousands of terms
-//           long, PARTS blocks share the k of a tile. They store their sums in memory, and a second kernel adds them: a
-//           cluster would start later, and not every number of clusters fits (add.cuh; parts.cuh for aligned lines). In
-//           a product of a row and a matrix, a thread loads 16 rows before it adds any (columns.cuh). Every other
-//           problem is a call of gemm/v8_final. variant.py chooses by a model of the time.
+// Idea      Four kinds of products take longer than necessary in gemm/v8_final. (1) Few tiles: wgmma has 64 rows or
+//           more, so a small product has few tiles, and each multiprocessor that has one loads for long while the
+//           others have nothing to do. Small tiles of 16 rows use cp.async and mma.sync as in gemm/v5_mma_async, with a
+//           k of up to 512 in flight at once (small.cuh). (2) Short sums or few rows, with lines of a or b that start
+//           anywhere: copies to aligned lines would take longer than the product. Tiles of 16 to 64 rows load pieces of
+//           16 bytes, and shift them in registers; several blocks share a multiprocessor, so that it has work while
+//           some of them wait (anywhere.cuh). (3) Few tiles and a k of thousands of terms: PARTS blocks share the k of
+//           a tile. They store their sums in memory, and a second kernel adds them: a cluster would start later, and
+//           not every number of clusters fits (add.cuh; parts.cuh for aligned lines). (4) A row and a matrix: a thread
+//           loads 16 rows before it adds any (columns.cuh). Every other problem is a call of gemm/v8_final. variant.py
+//           chooses by a model of the time.
 // Layout    as gemm/v8_final. Small tiles and those that start anywhere: lines of up to 128 elements, whose parts of 16
 //           bytes are swizzled. Sums of parts are whole tiles of floats.
 // Mapping   Small tiles: a block of four warps for each, a warp for 16 of every 64 k. Anywhere: four warps, each with
-// 16
-//           rows or with a part of the columns. Parts: a block on each multiprocessor; one warpgroup consumes, and a
+//           16 rows or with a part of the columns. Parts: a block on each multiprocessor; one warpgroup consumes, and a
 //           warp produces; then a thread for four columns. Columns: a block for 64 of them, and up to 8 blocks of a
 //           cluster for their k.
 // Roofline  m = n = k = 256: 0.4 MB, 0.0001 ms; a product of one tile and 8 of k takes 0.0017 ms. 512 x 512 x 8192: 4.3
 //           GFLOP, 0.005 ms at 990 TFLOP/s. Each of 128 blocks takes in 786 KB, 0.008 ms at 55 bytes per clock, and 4
 //           MB of sums are written and read. 3383 x 561 x 25: 4 MB, 0.0012 ms at 3.35 TB/s. 3 x 2308 x 3118: 14 MB,
 //           0.0043 ms.
-// Gain      over gemm/v8_final, in us on an H100, expected and measured: 128, 2.44 to 2.1 and 1.95, because each of 64
-//           blocks loads 8 KB, and not each of 4 blocks 32 KB; 256, 2.73 to 2.3 and 2.35. 512 x 512 x 8192: 15.8 to 12
-//           and 12.6. 1 x 4096 x 4096: 15.5 to 15 and 14.3. 3383 x 561 x 25: 7.8 to 3.9 and 5.0, because each warp
-//           needs a thousand instructions. 3 x 2308 x 3118: 16.4 to 8.5 and 11.7.
-// Limits    16 bits, sm_90a. Operands that are loaded by hand need pitches below 2^24; the other kernels need lines
-// that
-//           start at multiples of 16 bytes.
+// Gain      over gemm/v8_final, expected in us on an H100: 128, 2.44 to 2.1, because each of 64 blocks loads 8 KB, and
+//           not each of 4 blocks 32 KB; 256, 2.73 to 2.3; 512 x 512 x 8192, 15.8 to 12; 3 x 2308 x 3118, 16.4 to 8.5;
+//           1 x 4096 x 4096, 15.5 to 15; 3383 x 561 x 25, 7.8 to 3.9, which neglects that each warp needs a thousand
+//           instructions.
+// Limits    16 bits, sm_90a. Tiles that start anywhere need pitches below 2^23; the other kernels need lines that start
+//           at multiples of 16 bytes.
 // Hazards   as gemm/v7_specialised and gemm/v5_mma_async. In addition: sums take the place of the stages of a small
 //           tile, so all warps must have read the last stage before. A kernel that is launched early must not access
 //           global memory before grid_wait(). Small tiles let the next kernel start only after their loads have

@@ -1,25 +1,25 @@
 // gemm/v11_ahead: gemm/v10_small for products that depend on each other, as the layers of a network do.
 //
 // Idea      A kernel that is launched early waits for the previous one before it loads anything. In a chain of
-//           products, only a is the result of the previous kernel, while b holds constant weights. One warp therefore
-//           loads b at once, and another one waits and then loads a. When the previous kernel ends, b is in shared
-//           memory or on its way, and only a remains to be loaded. A tile should therefore have few rows of a. wgmma
-//           has 64 rows or more, but 8 columns or more, so the kernel computes the transpose of c: its rows are 64
-//           columns of c, and its columns are ROWS rows of c, 16 to 192. If all of k is in flight at once, nothing
-//           waits for a free stage. A block has one tile, whose place in c follows from the block's place in the grid,
-//           and stores it by one copy. The next kernel may start when this one has requested as much of a as there is
-//           room for. Such tiles are also faster if nothing is constant. If there are few tiles and k is long, two
-//           blocks of a cluster share the k of a tile, and send each other half of their sums, as in gemm/v8_final. If
-//           tiles of 128 x 192 or 128 x 256 take one round, a block may have a wide tile: c is not transposed, two
-//           warpgroups have 64 rows each, and no blocks of a cluster wait for each other. If there are 256 columns, the
-//           last two steps multiply half of them, and then the other half, so that the first half is stored while the
-//           other one is multiplied. The other half goes out through the stage that would be loaded next, so that
-//           nothing waits for memory. Such a block asks for two stages at once, and for others when the first one is
-//           there, because loads of all multiprocessors delay each other. If most multiprocessors have a tile, only
-//           some stages of b are loaded before the wait, as more would delay a. Other products have tiles of one size
-//           for several rounds (rounds.cuh). ROWS is any multiple of 16, so that tiles fill the last round, too. Up to
-//           eight blocks of a cluster share rows of a and columns of b, so that L2 delivers less. variant.py has a
-//           model of the time, which chooses among all of these and the tiles of gemm/v10_small and gemm/v8_final.
+//           products, only a is the result of the previous kernel, while b holds constant weights. (1) One warp
+//           therefore loads b at once, and another one waits and then loads a. When the previous kernel ends, b is in
+//           shared memory or on its way, and only a remains to be loaded. If most multiprocessors have a tile, only
+//           some stages of b are loaded before the wait, as more would delay a. The next kernel may start when this one
+//           has requested as much of a as there is room for. (2) A tile should therefore have few rows of a. wgmma has
+//           64 rows or more, but 8 columns or more, so the kernel computes the transpose of c: its rows are 64 columns
+//           of c, and its columns are ROWS rows of c, 16 to 192. If all of k is in flight at once, nothing waits for a
+//           free stage. A block has one tile, whose place in c follows from the block's place in the grid, and stores
+//           it by one copy. Such tiles are also faster if nothing is constant. (3) ROWS is any multiple of 16, so that
+//           tiles also fill the last round. Products of several rounds have tiles of one size (rounds.cuh). (4) Up to
+//           eight blocks of a cluster share rows of a and columns of b, so that L2 delivers less. If there are few
+//           tiles and k is long, two blocks of a cluster share the k of a tile, and send each other half of their sums,
+//           as in gemm/v8_final. (5) If tiles of 128 x 192 or 128 x 256 take one round, a block may have a wide tile: c
+//           is not transposed, two warpgroups have 64 rows each, and no blocks of a cluster wait for each other. If
+//           there are 256 columns, the last two steps multiply half of them, and then the other half, so that the first
+//           half is stored while the other one is multiplied. The other half goes out through the stage that would be
+//           loaded next, so that nothing waits for memory. Such a block asks for two stages at once, and for others
+//           when the first one is there, because loads of all multiprocessors delay each other. variant.py has a model
+//           of the time, which chooses among all of these and the tiles of gemm/v10_small and gemm/v8_final.
 // Layout    as gemm/v8_final. Stages have ROWS rows of a and COLUMNS columns of b. The results of a tile are ROWS lines
 //           of 128 bytes with 128-byte swizzle; of a tile with two blocks, each has half of them; of a wide tile, each
 //           warp has two parts of 16 rows and 64 columns. HALVES: the copy engine reads whole sectors of 32 bytes. If
@@ -34,11 +34,11 @@
 //           GFLOP, 0.0019 ms; 84 blocks load 600 KB each, 0.0050 ms at 60 bytes per clock. 2048: 17 GFLOP, 0.0174 ms;
 //           32,800 clocks of products, 2,000 until the first of them, 2,000 until the second half of c is stored, and
 //           2,400 to the next kernel: 0.0238 ms at 1.65 GHz, to which power lowers the clock.
-// Gain      over gemm/v10_small launched early, in a chain of dependent products on an H200, expected and measured in
-//           us: 512, 3.07 to 2.6 and 2.4; 1024, 5.3 to 5.0 and 4.8; 256, 2.27 to 1.9 and 1.6; 128, 1.89 to 1.6 and
-//           1.35. For independent products that are launched in order, no gain was expected: 512, 3.86 to 3.3; 256,
-//           2.52 to 2.2. For 275 x 880 x 3840, with two blocks per tile, 11.1 to 10 and 8.3. For 2048 on an H100, 26.0
-//           to 25.3 and 25.35 in order, and 25.1 to 24.4 and 24.1 in a chain.
+// Gain      over gemm/v10_small launched early, in a chain of dependent products on an H200, expected in us: 512, 3.07
+//           to 2.6; 1024, 5.3 to 5.0; 256, 2.27 to 1.9; 128, 1.89 to 1.6. For independent products that are launched in
+//           order, no gain was expected, but there is one, because such tiles suit small products. For
+//           275 x 880 x 3840, with two blocks per tile, 11.1 to 10. For 2048 on an H100, 26.0 to 25.3 in order, and
+//           25.1 to 24.4 in a chain.
 // Limits    16 bits, sm_90a; a row by row, lines that start at multiples of 16 bytes, c in 16 bits, no beta.
 // Hazards   as gemm/v7_specialised. In addition: b is read before grid_wait() if the problem says that it is constant.
 //           Nothing that may still run when the kernel starts may write it: no launch of the plan, and not the work

@@ -14,8 +14,7 @@
 // Roofline  m = n = k = 8191: 1,100 GFLOP, 1.11 ms at 990 TFLOP/s, 1.31 at 1.6 GHz, to which power lowers the clock.
 //           The copy of b moves 268 MB, 0.08 ms at an H100's 3.35 TB/s.
 // Gain      over gemm/v12_eighths: 7 % at 8191 x 8191 x 8191 and at 4095 x 4095 x 4095, a third where its tiles fill
-// one
-//           round and those of gemm/v12_eighths do not.
+//           one round and those of gemm/v12_eighths do not.
 // Limits    as gemm/v12_eighths; in addition, c in 16 bits, no beta, and 16 rows or more. m should be nearly a multiple
 //           of 2,048, or of 4,096 for PERIOD = 16, because the last tiles of classes are not full. Other problems are
 //           a call of gemm/v12_eighths.

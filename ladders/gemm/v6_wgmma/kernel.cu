@@ -12,8 +12,8 @@
 //           rows of a or columns of b wide, and boxes follow each other.
 // Mapping   block -> TILE x TILE of c, blockIdx.y -> entry of the batch; two warpgroups of 64 rows each, a warp has 16.
 // Roofline  m = n = k = 4096: 137 GFLOP, 0.14 ms at 990 TFLOP/s, in practice 0.175 because power lowers the clock. Each
-//           operand is loaded 32 times from L2, 2.1 GB, 0.35 ms at 6 TB/s: now L2 is the limit.
-// Gain      over gemm/v5_mma_async: a factor of 1.5, to 0.25 ms, because mma.sync reaches at most 600 TFLOP/s.
+//           operand is loaded 32 times from L2, 2.1 GB, 0.21 ms at 10 TB/s: now L2 is the limit.
+// Gain      over gemm/v5_mma_async: a factor of 1.2, to 0.25 ms, because mma.sync reaches at most 600 TFLOP/s.
 // Limits    elements of 16 bits; needs sm_90a. Lines of a and b start at multiples of 16 bytes, as the engine requires.
 // Hazards   A stage is filled when the phase of its mbarrier is complete. It may be filled again when both warpgroups
 //           have read it, which __syncthreads waits for. The sums may be read after the wait for their products.

@@ -11,7 +11,7 @@
 //           per clock and SM (132 SMs, 1.98 GHz). However, nvcc does not know S, so the 7 products of a filter row take
 //           some 105 instructions, most of them for 64-bit addresses and loop tests: 6.4 and 17.6 ms at four
 //           instructions per clock and SM.
-// Gain      over m1/cpu: some ten thousand threads instead of a few cores, and memory that is fifty times faster.
+// Gain      over m1/cpu: some 200,000 threads at a time instead of a few cores, and memory that is fifty times faster.
 // Limits    none on the shape. Only the caches provide reuse.
 // Hazards   none: threads share nothing.
 // Source    W. Hwu, D. Kirk, I. El Hajj, "Programming Massively Parallel Processors", 4th ed., chapters 3 and 7.

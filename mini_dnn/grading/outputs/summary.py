@@ -27,8 +27,8 @@ def summary(grades: Sequence[Grade]) -> str:
     refused = sum(bool(grade.refused) for grade in grades)
     parts += [
         f"{len(grades)} submission{'s' * (len(grades) > 1)}: mean {statistics.fmean(points):.2f}, median "
-        f"{statistics.median(points):.2f} of {most:g} points. {refused} got no credit; the column `refused` "
-        "of `grades.csv` lists the reasons.",
+        f"{statistics.median(points):.2f} of {most:g} points. Refused: {refused}; "
+        "the column `refused` of `grades.csv` lists the reasons.",
         "",
         "## Points",
         "",

@@ -16,8 +16,8 @@
 //           flag (release, acquire), 1 for the first pixels, 0.3 to 0.7 for weights at 55 bytes per clock, and 1 for
 //           the sums of a cluster.
 // Gain      over networks/resnet18/v6_graph with one image: a factor of 0.9 to 1.2 was expected, because an early
-//           launch costs 0.5 us, no more than a flag, and also loads its weights early. The measured factor is 0.64,
-//           because a flag costs twice as much.
+//           launch costs 0.5 us, no more than a flag, and also loads its weights early. It is slower in fact, because a
+//           flag costs twice as much as that.
 // Limits    as networks/resnet18/v5_fused; at most 16 convolutions after the stem and 8 images. All blocks must run at
 //           once, because waiting blocks could otherwise prevent others from starting. Two fit on a multiprocessor.
 // Hazards   Plain stores are ordered before a flag by a fence of the GPU, and before reads of the copy engine by a

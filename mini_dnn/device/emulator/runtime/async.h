@@ -95,7 +95,8 @@ struct Product {
   Site site;
   unsigned thread;  // that arrived first
   const void* pc;
-  unsigned id;  // for the checks
+  unsigned id;         // for the checks
+  unsigned lanes = 0;  // that have started it
   float* d[WARP];
   unsigned registers[WARP][4];
 
@@ -111,22 +112,32 @@ struct Product {
 // vector.
 typedef float Sums[MAX_COLUMNS / 8][8][16];
 
-// The products that a warp has started, oldest first, until they are computed. Its lanes arrive one after the other:
-// the first lane to start a product appends it, and the others join.
+// The products that a warp has started and has not waited for, oldest first. Its lanes arrive one after the other: the
+// first lane to start a product appends it, and the others join. Products and groups have numbers, from 0 on.
 struct WarpProducts {
   std::vector<Product> queue;
-  std::vector<unsigned> groups;                       // for each commit, the number of products that had been started
-  unsigned started[WARP] = {}, committed[WARP] = {};  // for each lane: products and groups
-  uint64_t history = 0;  // a hash of all products of the block so far, to compare with the warpgroup's other warps
+  std::vector<unsigned> groups;                       // for each commit, the number of products started until then
+  unsigned first = 0, first_group = 0;                // numbers of the first ones in these
+  unsigned started[WARP] = {}, committed[WARP] = {};  // by each lane: products and groups
+  unsigned whole = 0, waited = 0;                     // products that all lanes have started, and waited for
   Site latest;
   uint64_t registers = 0;  // a hash of its calls of setmaxnreg
   Site latest_registers;
+
+  unsigned end() const { return first + unsigned(queue.size()); }
+  const Product& at(unsigned number) const { return queue[number - first]; }
+};
+
+struct Warpgroup {
+  unsigned made = 0;            // products that have been computed
+  std::vector<Fiber*> waiters;  // lanes that wait for products that another warp has not started
 };
 
 struct Async {
   bool used = false;             // by this block
   const char* window = nullptr;  // 1 MB that contains its shared memory: addresses in descriptors are relative to it
   WarpProducts products[MAX_THREADS / WARP];
+  Warpgroup warpgroups[MAX_THREADS / WARPGROUP];
   alignas(64) Sums sums;  // of the products that are being computed
   Groups loads[MAX_THREADS], stores[MAX_THREADS];
   std::vector<Barrier> barriers;
@@ -143,6 +154,10 @@ void settle(Barrier& barrier, bool wanted);
 void forget_copies(Worker& worker);  // and mbarriers
 void end_copies(Worker& worker);     // may set worker.failure
 
+// Computes products that a warp of a warpgroup waits for, if all of its warps have started them.
+void make_awaited(unsigned warpgroup);
+// Of a block that is stuck. Ends the launch if a warp waits for a product that another one has returned without.
+void require_products(const Worker& worker);
 void forget_products(Worker& worker);
 void end_products(Worker& worker);  // may set worker.failure
 
@@ -175,6 +190,7 @@ void check_product_started(Product& product);
 void check_product_read_again(const Product& product);  // another lane was first
 void check_product_committed(const Product& product);
 void check_product_made(const Product& product);
+void check_products_waited(unsigned warp);                                 // it has waited for products, which are made
 void check_product_left(const Product& product);                           // at the end of the block
 void check_sums_under_way(const Product& product, const void* wait_call);  // ends the launch
 #else
@@ -197,6 +213,7 @@ inline void check_product_started(Product&) {}
 inline void check_product_read_again(const Product&) {}
 inline void check_product_committed(const Product&) {}
 inline void check_product_made(const Product&) {}
+inline void check_products_waited(unsigned) {}
 inline void check_product_left(const Product&) {}
 inline void check_sums_under_way(const Product&, const void*) {}
 #endif

@@ -8,6 +8,8 @@ namespace emulator {
 
 namespace {
 
+constexpr unsigned MOST_ARRIVALS = (1 << 20) - 1;  // PTX ISA, mbarrier.init
+
 Barrier* barrier_of(Worker& w, void* address) {
   if (!w.async) return nullptr;
   for (Barrier& barrier : w.async->barriers)
@@ -82,7 +84,9 @@ void arrive(Barrier& b, unsigned expected_bytes, Site site) {
 
 void barrier_init(void* address, unsigned arrivals, Site site) {
   require_multiple(reinterpret_cast<size_t>(address), 8, "address of an mbarrier", site);
-  if (!arrivals) fail("mbarrier_init (%s:%u): a phase needs at least one arrival", site.file_name(), site.line());
+  if (!arrivals || arrivals > MOST_ARRIVALS)
+    fail("mbarrier_init (%s:%u): %u arrivals; a phase has at least 1 and at most %u", site.file_name(), site.line(),
+         arrivals, MOST_ARRIVALS);
   check_barrier_made(address, CALL);
   auto& barriers = the_async().barriers;
   std::erase_if(barriers, [&](const Barrier& b) { return b.address == address; });

@@ -33,13 +33,6 @@ struct Pool {
   pid_t process = getpid();
 };
 
-// Called after a signal.
-void run_failed(Worker& w) {
-  if (this_worker != &w) w.failure = this_worker->failure;
-  this_worker = &w;
-  if (w.cluster && w.cluster != w.alone) end_cluster(w);
-}
-
 void run_share(Pool& pool, Worker& w, int index) {
   const Launch& l = pool.share.launch;
   w.run = l.kernel->run;
@@ -61,17 +54,14 @@ void run_share(Pool& pool, Worker& w, int index) {
   if (!w.cluster) check_launch_started(w, l.shared_bytes);
   count_launch_started(w, *l.module, l.shared_bytes);
   check_numbers(true);
-  if (sigsetjmp(w.after_fault, 1) == 0)
-    run_all(pool.share, w);
-  else
-    run_failed(w);
+  run_all(pool.share, w);
   check_numbers(false);
   check_launch_ended();
   count_launch_ended(w);
-  if (w.abandoned) return release_fibers(w);
+  release_fibers(w);  // the launch may have ended in the middle of a block
+  if (w.abandoned) return;
   if (stack_overflowed(w, nullptr)) w.failure.kind = FailureKind::stack_overflow;
   if (w.failure.kind == FailureKind::none) return;
-  release_fibers(w);
   std::lock_guard lock(pool.mutex);
   if (pool.failure.kind == FailureKind::none) pool.failure = w.failure;
   pool.share.stopped = true;

@@ -49,7 +49,7 @@ struct Threads {
   unsigned absent[MAX_THREADS] = {};    // lanes that a thread waits for
   bool ready[MAX_THREADS] = {};
   const Barrier* barriers[MAX_THREADS] = {};  // mbarriers
-  bool for_cluster[MAX_THREADS] = {};
+  bool for_cluster[MAX_THREADS] = {}, for_warpgroup[MAX_THREADS] = {};
 };
 
 void find_waits(Worker& w, Threads& all) {
@@ -61,6 +61,9 @@ void find_waits(Worker& w, Threads& all) {
   if (w.async)
     for (const Barrier& b : w.async->barriers)
       for (const Barrier::Waiter& waiter : b.waiters) note(waiter.fiber), all.barriers[waiter.fiber->linear] = &b;
+  if (w.async)
+    for (const Warpgroup& g : w.async->warpgroups)
+      for (const Fiber* f : g.waiters) note(f), all.for_warpgroup[f->linear] = true;
   for (unsigned i = 0; i < w.total; i += WARP) {
     const Warp& warp = w.warps[i / WARP];
     for (int r = 0; r < warp.open; r++) {
@@ -124,6 +127,7 @@ void tell_block(Text& text, Worker& w, const char* block) {
     add_wait(text, wait, all.ready[i], with_column, all.absent[i]);
     if (all.barriers[i]) add_barrier(text, *all.barriers[i]);
     if (all.for_cluster[i]) add_cluster(text, *w.cluster);
+    if (all.for_warpgroup[i]) text.add(" for a product that another warp of the warpgroup has not started");
   }
   auto exited = [&](unsigned i) { return w.warps[i / WARP].exited >> i % WARP & 1; };
   auto running = [&](unsigned i) { return !all.waits[i] && !exited(i); };
@@ -154,6 +158,7 @@ void tell_threads(Worker& w) {
 }
 
 void stop_stuck(Worker& w) {
+  require_products(w);
   tell_threads(w);
   stop(FailureKind::deadlock);
 }

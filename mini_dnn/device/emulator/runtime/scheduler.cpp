@@ -190,6 +190,7 @@ void fail_warp(const char* format, ...) { FAIL(FailureKind::warp); }
 void run_block(Worker& w) {
   if (w.cluster == w.alone) w.cluster = nullptr;
   w.idle = 0;
+  w.busy = false;
   check_block_started();
   count_block_started(w);
   async_block_started(w);

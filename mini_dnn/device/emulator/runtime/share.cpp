@@ -14,12 +14,19 @@ char* dynamic_shared(const Launch& l) {
   return l.module->dynamic_shared && l.shared_bytes ? l.module->dynamic_shared() : nullptr;
 }
 
+// Calls run(). A signal in a kernel may end that in the middle, so what it uses has to exist outside of it.
+template <class Run>
+void run_until_fault(Worker& w, Run run) {
+  if (sigsetjmp(w.after_fault, 1) == 0) return run();
+  if (this_worker != &w) w.failure = this_worker->failure;
+  this_worker = &w;
+  if (w.cluster && w.cluster != w.alone) end_cluster(w);
+}
+
 // Runs blocks until there are none left, or until one fails here or elsewhere.
-void run_blocks(Share& share, Worker& w) {
+void run_blocks(Share& share, Turns& turns) {
   const Launch& l = share.launch;
   char* shared = dynamic_shared(l);
-  l.module->anchor();  // from now on this thread has its own memory for the library
-  Turns turns(w, own_memory(reinterpret_cast<const void*>(l.kernel->run)));
   const uint64_t blocks = check_block_count(block_count(l));
   for (;;) {
     const uint64_t first = share.next_block.fetch_add(share.chunk);
@@ -65,11 +72,15 @@ void join_cluster(Share& share, Worker& w, int index) {
 
 void run_all(Share& share, Worker& w) {
   const Launch& l = share.launch;
-  if (!w.cluster) return run_blocks(share, w);
+  if (!w.cluster) {
+    l.module->anchor();  // from now on this thread has its own memory for the library
+    Turns turns(w, own_memory(reinterpret_cast<const void*>(l.kernel->run)));
+    return run_until_fault(w, [&] { run_blocks(share, turns); });
+  }
   Clusters all{{}, {}, l.shared_bytes, next_cluster};
   memcpy(all.grid, l.grid, sizeof l.grid);
   memcpy(all.cluster, l.cluster, sizeof l.cluster);
-  run_clusters(w, all);
+  run_until_fault(w, [&] { run_clusters(w, all); });
 }
 
 }  // namespace emulator

@@ -3,6 +3,8 @@
 #include <link.h>
 
 #include "checks.h"
+#include "counts.h"
+#include "share.h"
 
 namespace emulator {
 
@@ -30,9 +32,7 @@ OwnMemory own_memory(const void* code) {
 
 Turns::~Turns() {
   this_worker = &first_;
-  if (first_.failure.kind == FailureKind::none) return;
-  for (const Suspended& s : suspended_) release_fibers(*s.worker);
-  for (Worker* w : idle_) release_fibers(*w);
+  for (Worker* w : further_) count_launch_ended(*w);
 }
 
 // Another one for a block; nullptr: there is no room. It exists as long as the process.
@@ -43,7 +43,11 @@ Worker* Turns::spare() {
     const size_t number = suspended_.size() - 1;
     if (number >= made.size()) made.push_back(new Worker);
     if (!reserve_stacks(*made[number])) return nullptr;
+    release_fibers(*made[number]);  // an earlier launch may have ended in the middle of its block
+    const Launch& l = the_share().launch;
+    count_launch_started(*made[number], *l.module, l.shared_bytes);
     idle_.push_back(made[number]);
+    further_.push_back(made[number]);
   }
   Worker* w = idle_.back();
   idle_.pop_back();

@@ -34,7 +34,7 @@ class Turns {
   OwnMemory shared_;
   bool any_ = false;  // was suspended
   std::deque<Suspended> suspended_;
-  std::vector<Worker*> idle_{&first_};
+  std::vector<Worker*> idle_{&first_}, further_;  // `further_`: besides the first one
 };
 
 }  // namespace emulator

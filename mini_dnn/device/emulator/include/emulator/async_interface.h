@@ -39,15 +39,16 @@ void tensor_store(const TensorMap& map, BoxPlace at, const void* shared);
 void bulk_commit();
 void bulk_wait(unsigned groups, bool only_read);
 
-// Products of a warpgroup, warp by warp. They begin to read shared memory and to add to d at the wait for their group,
-// and not before. `columns` is at most MAX_COLUMNS, and d has columns / 2 floats. Descriptors have a format of their
-// own, but as on a GPU, adding bytes >> 4 moves them forward.
+// Products of a warpgroup. They begin to read shared memory and to add to d when one of its warps waits for their
+// group, and not before. `columns` is at most MAX_COLUMNS, and d has columns / 2 floats. Descriptors have a format of
+// their own, but as on a GPU, adding bytes >> 4 moves them forward.
 constexpr int MAX_COLUMNS = 256;
 struct ProductCall {  // all lanes of a warp pass the same values
   unsigned long long a = 0, b = 0;
   int columns = 0;
   bool accumulate = false, transposed_a = false, transposed_b = false;
   Element element = Element::half;
+  bool operator==(const ProductCall&) const = default;
 };
 unsigned long long describe_matrix(const void* p, unsigned leading, unsigned stride, bool swizzled, Site site);
 // `a`: four registers, or null if the descriptor of a is used.

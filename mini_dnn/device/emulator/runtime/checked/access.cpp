@@ -43,13 +43,18 @@ const Region* find(const Access& a) {
   return next != c.regions.begin() && holds(*--next, a) ? &*next : find_in_heap(a);
 }
 
+const Region* look_up(const Access& a) {
+  const Region* recent = the_check.recent[a.pc % RECENT];
+  return recent && holds(*recent, a) ? recent : find(a);
+}
+
 // Whether something that thread `who` did is not ordered before what this thread does.
 inline bool races(uint16_t who, uint32_t epoch, bool read, bool shared, const char* p) {
   const Check& c = the_check;
   if (epoch < c.launch_epoch || (shared && epoch < c.cluster_epoch) || who == NOBODY) return false;
   if (epoch >= c.cluster_epoch && is_mine(epoch)) {
     const unsigned warp = linear_thread / WARP;
-    const uint32_t met = std::max(c.warp_epochs[warp], read ? c.clocks->products[warp] : 0);
+    const uint32_t met = std::max(c.warp_epochs[warp], read ? c.clocks->read_until(warp) : 0);
     if (epoch < c.epoch || who == linear_thread || (who / WARP == warp && epoch < met)) return false;
   } else if (c.many && epoch >= c.cluster_epoch && (epoch < c.ordered_epoch || who >= LANDED)) {
     return false;
@@ -180,7 +185,6 @@ void check_cells(const Region& r, const Access& access) {
   Check& c = the_check;
   Access a = access;
   const bool reads = !a.write || a.update, shared = r.memory == Memory::shared;
-  if (a.manner != Manner::plain && reads) note_poll(a);
   if (reads && (a.manner == Manner::is_volatile || a.update)) follow_wait();  // a use of an mbarrier is neither
   if (a.update) c.steps++;                                                    // it reads and writes
   if (r.read_only && !a.write)
@@ -226,7 +230,10 @@ void check_elsewhere(const Access& a) {
   if (!c.active || !a.bytes) return;
   c.last_pc = a.pc;
   if (++c.steps >= c.pause) pause_steps(a.pc);
-  const Region* r = find(a);
+  if (a.manner != Manner::plain && (!a.write || a.update) && look_up(a)) note_poll(a);
+  // Other threads may have run until here: started copies, or freed memory.
+  if (copies_under_way) check_under_way(a.address, a.bytes, a.write, a.pc);
+  const Region* r = look_up(a);
   if (!r) return report_outside(a);
   c.recent[a.pc % RECENT] = r;
   check_cells(*r, a);

@@ -21,7 +21,7 @@ inline uint64_t pc_of(const void* call) { return static_cast<const char*>(call) 
 void check_cells(const Region& r, const Access& a);
 void note_poll(const Access& a);  // a thread that reads a flag repeatedly lets others run
 void check_read_only_load(const void* address, size_t bytes, const void* pc);
-void check_elsewhere(const Access& a);  // not in the array that the line used last
+void check_elsewhere(const Access& a);  // perhaps not in the array that the line used last; others may run before
 void check_stack(const Access& a);      // on a thread's stack
 void check_depth(const void* pc);       // of this thread's stack
 [[noreturn]] void report_stack(const Access& a, Detail detail, const char* back = nullptr);
@@ -106,14 +106,14 @@ inline bool is_settled(const Region& r, const Cell& cell) {
     if (is_own_variable(address, bytes)) return;
     if (size_t(p - c.stacks) < STACKS) return check_stack(a);
     if (!write && size_t(p - c.words) < c.words_bytes) return;
-    if (copies_under_way) check_under_way(p, bytes, write, a.pc);
     return check_elsewhere(a);
   }
+  if (!bytes || manner != Manner::plain || c.steps + 1 >= c.pause) return check_elsewhere(a);
   if (copies_under_way) check_under_way(p, bytes, write, a.pc);
   c.last_pc = a.pc;
-  if (++c.steps >= c.pause) pause_steps(a.pc);
+  c.steps++;
   const size_t offset = p - r->start;
-  if (!write && manner == Manner::plain && r->cells && !r->is_far && !r->read_only && !((offset | bytes) & r->mask)) {
+  if (!write && r->cells && !r->is_far && !r->read_only && !((offset | bytes) & r->mask)) {
     Cell* const first = r->cells + (offset >> r->shift);
     Cell* const end = first + (bytes >> r->shift);
     Cell* cell = first;
@@ -185,8 +185,6 @@ template <bool write>
   for (Cell* cell = first; cell != end; cell++) note_plain<write>(*cell, line);
 }
 
-// Findings about what is asynchronous: at a call of this thread, and elsewhere.
-void note_async(const char* name, const char* state, const char* p, size_t bytes, const void* call, Party other);
 void note_barrier_fence();
 [[noreturn]] void report_landed(const Cell& cell, const Access& a);  // this thread has not waited for the copy
 bool is_fenced(uint32_t epoch, unsigned writer);                     // what a thread wrote then: fences.cpp

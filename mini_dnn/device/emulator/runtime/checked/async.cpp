@@ -38,10 +38,9 @@ void check_fenced(CopyKind kind, const char* from, size_t bytes, const void* cal
       if (cell->writer >= LANDED || cell->write_epoch < the_check.cluster_epoch ||  // nobody has written it
           is_fenced(cell->write_epoch, cell->writer))
         continue;
-      const Flight writer{kind, false, cell->writer, cell->write_pc, false, block_of(cell->write_epoch)};
-      note_finding(writer, "unfenced", r->start + (i << r->shift), 1, this_thread(call));
-      the_check.finding.other.write = 1;
-      the_check.pending = false;
+      const Party writer{1, 0, cell->writer, block_of(cell->write_epoch), cell->write_pc};
+      note_finding(FindingKind::async, copy_name(kind, false), "unfenced", r->start + (i << r->shift), 1,
+                   this_thread(call), writer);
       stop(FailureKind::finding);
     }
   }
@@ -110,15 +109,19 @@ void check_product_started(Product& product) {
   flights.all.push_back({CopyKind::product, false, product.thread, pc_of(product.pc), false});
   product.each_chunk([&](const char* p) { each_word(p, CHUNK, [&](uint32_t& word) { word = product.id + 1; }); });
   copies_under_way = true;
+  begin_later();
 }
 
-void check_product_read_again(const Product& product) { flights.all[product.id].epoch = now(); }
+void check_product_read_again(const Product& product) {
+  flights.all[product.id].epoch = now();
+  begin_later();
+}
 
 void check_product_committed(const Product& product) { flights.all[product.id].committed = true; }
 
 void check_product_made(const Product& product) {
   note_sums(product);
-  note_product_complete(product.thread / WARP, flights.all[product.id].epoch);
+  note_product_made(product.thread / WARP, flights.all[product.id].epoch);
   product.each_chunk(
       [&](const char* p) { each_word(p, CHUNK, [&](uint32_t& word) { word = word == product.id + 1 ? 0 : word; }); });
 }
@@ -133,7 +136,6 @@ void check_sums_under_way(const Product& product, const void* wait_call) {
   const Flight& flight = flights.all[product.id];
   note_finding(flight, flight.committed ? "left-under-way" : "uncommitted", product.b.start, CHUNK,
                this_thread(wait_call));
-  the_check.pending = false;
   stop(FailureKind::finding);
 }
 

@@ -46,25 +46,25 @@ SharedClock joined(const SharedClock& one, const SharedClock& other) {
 
 void later(uint32_t& time, uint32_t at_least) { time = std::max(time, at_least); }
 
-// What this thread did itself, and its warp until its lanes last met. For reads, also until a product of theirs was
-// complete.
+// What this thread did itself, and its warp until its lanes last met. For reads, also until it started a product that
+// it has waited for.
 template <class Note>
 void each_own(bool read, Note note) {
   const Check& c = the_check;
   const unsigned warp = linear_thread / WARP, end = std::min<unsigned>(warp * WARP + WARP, this_worker->total);
-  const uint32_t met = std::max(c.warp_epochs[warp], read ? c.clocks->products[warp] : 0);
+  const uint32_t met = std::max(c.warp_epochs[warp], read ? c.clocks->read_until(warp) : 0);
   for (unsigned i = warp * WARP; i < end; i++) note(i, i == linear_thread ? now() + 1 : met);
 }
 
-// The four warps of a warpgroup make a product together: when it is complete for one, all have read their operands.
+// The four warps of a warpgroup make a product together: when the wait of one returns, all have read their operands,
+// and what they read before they started it.
 void pass_on_products(Clock& arrived) {
   const Check& c = the_check;
-  const unsigned total = this_worker->total, first = linear_thread / WARPGROUP * WARPGROUP;
-  const uint32_t complete = c.clocks->complete[linear_thread / WARP];
-  if (!complete) return;
+  const unsigned total = this_worker->total, warp = linear_thread / WARP, first = warp / 4 * WARPGROUP;
+  if (!c.clocks->read_until(warp)) return;
   arrived.reads.resize((c.many ? this_worker->cluster->size : 1) * total);
-  for (unsigned i = first; i < std::min(first + WARPGROUP, total); i++)
-    later(arrived.reads[c.rank * total + i], complete);
+  for (unsigned i = 0; i < WARPGROUP; i++)
+    later(arrived.reads[c.rank * total + first + i], c.clocks->waited[warp][i / WARP]);
 }
 
 void pass_on_acts(Clock& arrived) {
@@ -119,9 +119,21 @@ void clocks_warp_met(unsigned warp) {
   std::fill_n(first, count, all);
 }
 
-void note_product_complete(unsigned warp, uint32_t started) {
-  later(the_check.clocks->products[warp], started + 1);
-  the_check.clocks->complete[warp] = new_epoch(the_check.rank);
+void note_product_made(unsigned warp, uint32_t started) {
+  BlockClocks& clocks = *the_check.clocks;
+  clocks.used = true;
+  later(clocks.made[warp], started + 1);
+}
+
+void check_products_waited(unsigned warp) {
+  BlockClocks& clocks = *the_check.clocks;
+  std::copy_n(clocks.made + warp / 4 * 4, 4, clocks.waited[warp]);
+}
+
+void begin_later() {
+  Check& c = the_check;
+  c.arrivals[linear_thread / WARP] = new_epoch(c.rank);
+  c.token = c.tokens[linear_thread / WARP] = NO_TOKEN;
 }
 
 unsigned number_of(const void* mbarrier) {
@@ -160,9 +172,7 @@ void check_arrived(Barrier& b) {
     for (const Told& told : flags_seen(*c.order, linear_thread)) add(n.arrived->flags, told);
   }
   n.arrived->after_grid_wait |= !is_ahead();
-  // What it does from now on is not before the arrival.
-  c.arrivals[linear_thread / WARP] = new_epoch(c.rank);
-  c.token = c.tokens[linear_thread / WARP] = NO_TOKEN;
+  begin_later();  // what it does from now on is not before the arrival
 }
 
 void check_phase_completed(Barrier& b) {

@@ -32,11 +32,14 @@ struct Clock {
 using SharedClock = std::shared_ptr<const Clock>;  // threads that wait together know the same
 
 struct BlockClocks {
-  bool used = false;
+  bool used = false;  // by an mbarrier or a product of the block
   SharedClock known[MAX_THREADS];
-  uint32_t products[MAX_THREADS / WARP] = {};  // of each warp: all of its products that started earlier are complete
-  uint32_t complete[MAX_THREADS / WARP] = {};  // when one of them was, and with it that of the whole warpgroup
-  std::vector<const void*> mbarriers;          // their addresses
+  uint32_t made[MAX_THREADS / WARP] =
+      {};  // of each warp: until when it read, at the latest, for products that are made
+  uint32_t waited[MAX_THREADS / WARP][4] = {};  // of each warp: the same for its warpgroup, when it waited last
+  std::vector<const void*> mbarriers;           // their addresses
+
+  uint32_t read_until(unsigned warp) const { return waited[warp][warp % 4]; }  // for products that it has waited for
 };
 
 // The clocks of one block, by its slot.
@@ -45,7 +48,8 @@ void clocks_block_started(BlockClocks& clocks);
 void clocks_block_met(BlockClocks& clocks);    // at a barrier of the block
 void clocks_cluster_met(BlockClocks& clocks);  // at one of the cluster that orders memory
 void clocks_warp_met(unsigned warp);
-void note_product_complete(unsigned warp, uint32_t started);
+void note_product_made(unsigned warp, uint32_t started);
+void begin_later();                        // what this thread's warp does from now on is later than everything so far
 unsigned number_of(const void* mbarrier);  // in this block
 uint16_t lander_of(const Barrier& barrier);
 SharedClock known_now();  // to this thread

@@ -38,19 +38,7 @@ struct {
 unsigned size() { return this_worker->cluster->size; }
 
 void note(const char* what, const char* state, const char* p, size_t bytes, const Party& who) {
-  const Region* r = find_region(p);
-  Finding& f = the_check.finding;
-  f.kind = FindingKind::cluster;
-  f.memory = r ? r->memory : Memory::unknown;
-  f.index = r ? r->index : 0;
-  f.start = reinterpret_cast<uint64_t>(r ? r->start : p);
-  f.block = block_check(shared_of(p)).block;
-  f.offset = r ? p - r->start : 0;
-  f.bytes = bytes;
-  f.own = who;
-  f.other = {};
-  snprintf(f.type, sizeof f.type, "%s %s", what, state);
-  the_check.pending = false;
+  note_finding(FindingKind::cluster, what, state, p, bytes, who);
 }
 
 Made* find_made(void* address) {

@@ -5,9 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "../async.h"
-#include "access.h"
-#include "clocks.h"
+#include "flights.h"
 
 namespace emulator {
 
@@ -110,8 +108,8 @@ void check_barrier_fenced(const Barrier& barrier, const Copy& copy) {
   const BarrierNotes& n = barrier.notes;
   if (is_fenced(n.made, n.maker) || n.made <= fences.barriers[rank_of(n.made)][n.maker]) return;
   const Party maker{1, 0, n.maker, block_of(n.made), n.made_pc};
-  note_async(copy_name(copy.kind, copy.multicast), "barrier", static_cast<const char*>(barrier.address), 8, copy.call,
-             maker);
+  note_finding(FindingKind::async, copy_name(copy.kind, copy.multicast), "barrier",
+               static_cast<const char*>(barrier.address), 8, this_thread(copy.call), maker);
   stop(FailureKind::finding);
 }
 
@@ -125,7 +123,8 @@ void check_registers(const Product& product, const float* d, const unsigned* a, 
                                                                               : nullptr;
   if (a) fences.seen[a] = {hash_of(a, 4), ++fences.time};
   if (!state) return;
-  note_async(copy_name(CopyKind::product, false), state, product.b.start, CHUNK, call, {});
+  note_finding(FindingKind::async, copy_name(CopyKind::product, false), state, product.b.start, CHUNK,
+               this_thread(call));
   stop(FailureKind::finding);
 }
 

@@ -8,25 +8,6 @@ namespace emulator {
 bool copies_under_way = false, copy_starts = false;
 Flights flights;
 
-namespace {
-
-void note(const char* name, const char* state, const char* p, size_t bytes, Party own, Party other) {
-  const Region* r = find_region(p);
-  Finding& f = the_check.finding;
-  f.kind = FindingKind::async;
-  f.memory = r ? r->memory : Memory::unknown;
-  f.index = r ? r->index : 0;
-  f.start = reinterpret_cast<uint64_t>(r ? r->start : p);
-  f.block = r ? block_check(r->rank).block : 0;
-  f.offset = r ? p - r->start : 0;
-  f.bytes = bytes;
-  f.own = own;
-  f.other = other;
-  snprintf(f.type, sizeof f.type, "%s %s", name, state);
-}
-
-}  // namespace
-
 void begin_flights() {
   const Check& c = the_check;
   if (flights.cluster_epoch == c.cluster_epoch) return;
@@ -44,15 +25,28 @@ const Region* find_region(const char* p) {
   return nullptr;
 }
 
+void note_finding(FindingKind kind, const char* name, const char* state, const char* p, size_t bytes, Party own,
+                  Party other) {
+  const Region* r = find_region(p);
+  const int rank = shared_of(p);
+  Finding& f = the_check.finding;
+  f.kind = kind;
+  f.memory = r ? r->memory : Memory::unknown;
+  f.index = r ? r->index : 0;
+  f.start = reinterpret_cast<uint64_t>(r ? r->start : p);
+  f.block = rank < 0 ? 0 : block_check(rank).block;
+  f.offset = r ? p - r->start : 0;
+  f.bytes = bytes;
+  f.own = own;
+  f.other = other;
+  snprintf(f.type, sizeof f.type, "%s %s", name, state);
+  the_check.pending = false;
+}
+
 void note_finding(const Flight& flight, const char* state, const char* p, size_t bytes, Party own) {
   Party other = starter(flight);
   other.write = !only_reads(flight.kind);
-  note(copy_name(flight.kind, flight.multicast), state, p, bytes, own, other);
-}
-
-void note_async(const char* name, const char* state, const char* p, size_t bytes, const void* call, Party other) {
-  note(name, state, p, bytes, this_thread(call), other);
-  the_check.pending = false;
+  note_finding(FindingKind::async, copy_name(flight.kind, flight.multicast), state, p, bytes, own, other);
 }
 
 void check_multiple(size_t value, size_t unit, const char* what, const void* call) {
@@ -82,7 +76,6 @@ void check_under_way(const char* p, size_t bytes, bool write, uint64_t pc) {
   const bool before = flight.epoch < c.epoch || knows(flight.thread, flight.epoch, true);
   if (flight.kind == CopyKind::product && other_warp && flight.block == c.block && !before) return;
   note_finding(flight, flight.committed ? "committed" : "open", p, bytes, {write, 0, linear_thread, c.block, pc});
-  the_check.pending = false;
   stop(FailureKind::finding);
 }
 
@@ -90,7 +83,6 @@ void report_landed(const Cell& cell, const Access& a) {
   const auto is_it = [&](const Flight& f) { return f.lander == cell.writer && f.pc == cell.write_pc; };
   const auto flight = std::find_if(flights.all.rbegin(), flights.all.rend(), is_it);
   note_finding(*flight, "landed", a.address, a.bytes, {a.write, 0, linear_thread, the_check.block, a.pc});
-  the_check.pending = false;
   stop(FailureKind::finding);
 }
 

@@ -34,12 +34,15 @@ inline Party starter(const Flight& f) { return {0, 0, f.thread, f.block, f.pc}; 
 
 void begin_flights();  // unless those of this block or cluster have begun
 const Region* find_region(const char* p);
+// The finding that ends the launch: `state` says what is wrong with the call of a function, or with what it started.
+void note_finding(FindingKind kind, const char* name, const char* state, const char* p, size_t bytes, Party own,
+                  Party other = {});
 void note_finding(const Flight& flight, const char* state, const char* p, size_t bytes, Party own);
 
 template <class Visit>
 void each_word(const char* p, size_t bytes, Visit visit) {
   const int rank = shared_of(p);
-  if (rank < 0) return;
+  if (rank < 0 || !bytes) return;
   const char* const start = block_check(rank).shared_start;
   auto& words = flights.words[rank];
   const size_t first = (p - start) / WORD, last = (p + bytes - 1 - start) / WORD;

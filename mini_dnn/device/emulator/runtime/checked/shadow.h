@@ -84,9 +84,10 @@ struct BlockCheck {
   uint32_t epoch = FIRST_EPOCH;                   // of its last barrier
   uint32_t warp_epochs[MAX_THREADS / WARP] = {};  // when the lanes of each warp last met
   uint32_t cluster_epoch = 0;                     // when the block or its cluster began
-  uint32_t arrivals[MAX_THREADS / WARP] = {};     // when a lane of each warp last arrived at an mbarrier
-  BlockOrder* order = nullptr;                    // what its threads have fenced and seen
-  BlockClocks* clocks = nullptr;                  // what they know by mbarriers
+  uint32_t arrivals[MAX_THREADS / WARP] =
+      {};                         // when a lane of each warp last arrived at an mbarrier, or began a product
+  BlockOrder* order = nullptr;    // what its threads have fenced and seen
+  BlockClocks* clocks = nullptr;  // what they know by mbarriers
   // `finding` is not reported yet: a read of unwritten shared memory, or a race, which may be caused by threads that
   // wait at different barriers.
   bool pending = false;

@@ -73,7 +73,6 @@ void count_launch_ended(Worker& w) {
 }
 
 void count_block_started(Worker& w) {
-  if (!w.recorder) return;
   Recorder& r = *w.recorder;
   r.block = blockIdx.x + uint64_t(gridDim.x) * (blockIdx.y + uint64_t(gridDim.y) * blockIdx.z);
   r.traced = std::binary_search(the_count.traced.begin(), the_count.traced.end(), r.block);

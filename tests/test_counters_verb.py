@@ -1,0 +1,110 @@
+"""What is derived from the emulator's counters: occupancy, times, and ``run.py profile --tool emulator``."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mini_dnn.cli import main
+from mini_dnn.errors import UsageError
+from mini_dnn.profiling.bracket import Bracket, together
+from mini_dnn.profiling.gpus import GPUS, gpu, occupancy
+
+Output = pytest.CaptureFixture[str]
+
+
+@pytest.mark.parametrize(
+    ("name", "threads", "shared_bytes", "registers", "blocks", "limiter"),
+    [
+        ("a100", 256, 0, 32, 8, "warps"),  # 2,048 threads
+        ("a100", 256, 0, 64, 4, "registers"),
+        ("t4", 1024, 0, 32, 1, "warps"),
+        ("h100", 128, 100 * 1024, 32, 2, "shared_mem"),  # 101 KB with what the system takes, of 228
+        ("3090", 32, 0, 16, 16, "blocks"),
+        ("4090", 1024, 0, 32, 1, "warps"),  # 48 warps, of which a block has 32
+    ],
+)
+def test_occupancy(
+    name: str, threads: int, shared_bytes: int, registers: int, blocks: int, limiter: str
+) -> None:
+    found = occupancy(GPUS[name], threads, shared_bytes, registers)
+    assert found.blocks == blocks
+    assert found.limits[limiter] == blocks
+
+
+def test_unknown_registers_limit_nothing() -> None:
+    assert "registers" not in occupancy(GPUS["h200"], 256, 0, None).limits
+
+
+def test_names_of_gpus() -> None:
+    assert gpu("RTX 4090") is GPUS["4090"]
+    with pytest.raises(UsageError, match="expected one of h200, h100"):
+        gpu("k80")
+
+
+def test_brackets_add_up() -> None:
+    first = Bracket({"DRAM": 3.0, "FMA units": 1.0}, 3.1, 3.2, 4.5)
+    second = Bracket({"DRAM": 1.0, "FMA units": 2.0}, 2.1, 2.2, 3.5)
+    both = together([first, second])
+    assert both.limiter == "DRAM"
+    assert (both.low_ms, both.likely_ms, both.high_ms) == pytest.approx((5.2, 5.4, 8.0))
+    assert (first.sure, second.sure) == ("clearly", "clearly")
+    assert Bracket({"DRAM": 1.0, "FMA units": 0.95}, 1, 1, 2).sure == "about as much as the next one"
+
+
+def test_latency_limits_where_no_unit_is_busy_for_most_of_the_time() -> None:
+    times = Bracket({"DRAM": 0.5, "FMA units": 0.3}, 0.5, 1.0, 1.5)
+    assert (times.limiter, times.longest, times.second) == ("latency", "DRAM", "DRAM")
+    assert times.sure == "probably"
+
+
+class TestVerb:
+    """`run.py profile --tool emulator`."""
+
+    def test_json_and_words(self, tmp_path: Path, capsys: Output) -> None:
+        file = tmp_path / "counters.json"
+        words = ["profile", "m1/direct", "--tool", "emulator", "--shapes", "2,3,19,37,5,3,5"]
+        assert main([*words, "--gpu", "a100", "--json", str(file)]) == 0
+        text = capsys.readouterr().out
+        assert "NVIDIA A100" in text
+        assert "limited by" in text
+        found = json.loads(file.read_text())
+        assert found["variant"] == "m1/direct"
+        (kernel,) = found["problems"]["2,3,19,37,5,3,5"]["kernels"]
+        assert {access["array"] for access in kernel["accesses"]} == {"x", "w", "y"}
+        stores = [access for access in kernel["accesses"] if access["operation"] == "store"]
+        assert sum(access["lanes"] for access in stores) == 2 * 5 * 17 * 33
+        assert sum(work["ffma"] for work in kernel["work"]) == 2 * 5 * 17 * 33 * 3 * 3 * 5
+        times = kernel["bracket"]
+        assert times["low_ms"] <= times["likely_ms"] <= times["high_ms"]
+        assert (
+            f"{times['low_ms']:.3g} to {times['high_ms']:.3g} ms, likely {times['likely_ms']:.3g} ms" in text
+        )
+        assert found["problems"]["2,3,19,37,5,3,5"]["bracket"] == times, "it is the only kernel"
+
+    @pytest.mark.parametrize(
+        ("words", "message"),
+        [
+            (["m1/direct", "--tool", "emulator", "--gpu", "k80"], "no such GPU"),
+            (["m1/direct", "--tool", "emulator", "--batch", "100000"], "GFLOP"),
+            (["m3/cublas", "--tool", "emulator"], "does not run on the emulator"),
+            (["m3/stack_1", "--tool", "emulator", "--gpu", "t4"], "needs a GPU of sm_80"),
+            (["m1/direct", "--tool", "nsys", "--json", "x.json"], "needs --tool emulator"),
+            (
+                ["m1/direct", "--tool", "ncu", "--gpu", "a100"],
+                "--gpu a100 needs --tool emulator",
+            ),
+            (["m1/direct", "--gpu", "k80"], "no such GPU"),
+        ],
+    )
+    def test_wrong_use(self, words: list[str], message: str, capsys: Output) -> None:
+        assert main(["profile", *words]) == 2
+        assert message in capsys.readouterr().err
+
+    def test_somebody_elses_file_stays(self, tmp_path: Path, capsys: Output) -> None:
+        file = tmp_path / "notes.json"
+        file.write_text("mine")
+        words = ["profile", "m1/direct", "--tool", "emulator", "--shapes", "1,1,1,1,1,1,1"]
+        assert main([*words, "--json", str(file)]) == 2
+        assert file.read_text() == "mine"
+        assert "--force" in capsys.readouterr().err
