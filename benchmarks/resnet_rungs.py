@@ -11,6 +11,7 @@ and a row with wrong scores is marked as wrong. With ``--seconds``, nothing new 
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import sys
 import time
@@ -138,8 +139,8 @@ def said(row: Row) -> str:
     return text + ("" if row["agrees"] else f"; WRONG by {row['max_error']:.1e}")
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    """Measure, print and write. Return 1 if a row is wrong."""
+def arguments() -> argparse.ArgumentParser:
+    """The flags."""
     parser = parser_of(__doc__)
     parser.add_argument("--impl", type=listed, help="networks, separated by commas (default: all)")
     parser.add_argument(
@@ -155,7 +156,12 @@ def main(words: Sequence[str] | None = None) -> int:
         "--seconds", type=float, default=float("inf"), help="begin nothing new after this time"
     )
     add_out(parser)
-    given = parser.parse_args(words)
+    return parser
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Measure, print and write. Return 1 if a row is wrong."""
+    given = arguments().parse_args(words)
     budget = Budget(time.monotonic() + given.seconds)
     chosen, batches = given.impl or list(names("resnet")), given.batches
     check_variants(chosen, OPERATION.name)
