@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from command_line import add_out, check_variants, head, parser_of, positive, pytorch, write
+from command_line import add_out, check_variants, head, imported, parser_of, positive, pytorch, write
 
 from mini_dnn.cli import status_of
 from mini_dnn.errors import UsageError
@@ -88,11 +88,7 @@ def cupy_module() -> Any:
     UsageError
         It is not installed, or cannot use a GPU.
     """
-    try:
-        import cupy
-    except (ImportError, OSError) as error:  # OSError: from a library that it loads
-        why = f"CuPy cannot be imported: {error}. Install it, or use --libraries PyTorch"
-        raise UsageError(why) from error
+    cupy = imported("cupy", "CuPy", "Install it, or leave it out with --libraries PyTorch")
     if not cupy.is_available():
         raise UsageError("this benchmark needs a GPU, and cupy.is_available() says that there is none")
     return cupy
