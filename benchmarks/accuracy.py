@@ -14,14 +14,13 @@ median is also given relative to the result itself.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Any
 
 import numpy as np
-from command_line import add_out, check_variants, head, listed, positive, write
+from command_line import add_impl, add_out, check_variants, head, parser_of, positive, write
 
 from mini_dnn.cli import status_of
 from mini_dnn.device import Device, open_device
@@ -80,14 +79,8 @@ def measure(size: int, impl: Sequence[str], device: Device) -> list[dict[str, An
 
 def main(words: Sequence[str] | None = None) -> int:
     """Measure, print and write."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument(
-        "--impl",
-        type=listed,
-        default="gemm/cublas,gemm/v9_fp32",
-        help="variants, separated by commas (default: %(default)s)",
-    )
+    parser = parser_of(__doc__)
+    add_impl(parser, "gemm/cublas,gemm/v9_fp32")
     parser.add_argument(
         "--size", type=positive, action="append", required=True, help="m = n = k; may be repeated"
     )

@@ -36,11 +36,12 @@ import numpy as np
 from attention_gpu import BACKENDS, Bench
 from attention_tables import LIBRARY, MODES, Row, outcome, table, wrong_words
 from command_line import (
+    add_impl,
     add_out,
     check_variants,
     counts,
     head,
-    listed,
+    parser_of,
     positive,
     pytorch,
     some_of,
@@ -120,10 +121,9 @@ def measure_random(bench: Bench, p: AttentionShape, impl: Sequence[str]) -> tupl
 
 def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Parse the command line."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser = parser_of(__doc__)
     add = parser.add_argument
-    add("--impl", type=listed, required=True, help="variants, separated by commas")
+    add_impl(parser)
     of_tokens = "numbers of tokens; empty for none (default: %(default)s)"
     add("--tokens", type=counts_or_none, default="197,577,1025", help=of_tokens)
     add("--heads", type=counts, default="32,12", help="batch size and number of heads (default: %(default)s)")

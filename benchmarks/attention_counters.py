@@ -8,7 +8,6 @@ changes it. `attention_page.py` turns the file into a table.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tempfile
@@ -16,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from command_line import add_out, check_variants, head, listed, write
+from command_line import add_impl, add_out, check_variants, head, parser_of, write
 
 from mini_dnn.cli import status_of
 from mini_dnn.profiling import ncu
@@ -42,9 +41,8 @@ def counted(kernel: ncu.Kernel) -> dict[str, Any]:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Profile one variant after the other, and write the counters."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument("--impl", type=listed, required=True, help="variants, separated by commas")
+    parser = parser_of(__doc__)
+    add_impl(parser)
     parser.add_argument("--shape", default=SHAPE, help=f"the problem (default: {SHAPE})")
     add_out(parser, required=True)
     given = parser.parse_args(words)

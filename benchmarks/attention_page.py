@@ -9,14 +9,13 @@ if they exist, ``counters*.json`` (from `attention_counters.py`). The outputs ar
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from attention_tables import Row, medians
-from command_line import read
+from command_line import parser_of, read
 from matplotlib.figure import Figure
 
 from mini_dnn import ops
@@ -212,8 +211,7 @@ def text_of(found: Mapping[str, Any], counters: Mapping[str, Any] | None) -> str
 
 def main(words: Sequence[str] | None = None) -> int:
     """Read the results, draw, and write the text."""
-    raw = argparse.RawDescriptionHelpFormatter
-    argparse.ArgumentParser(description=__doc__, formatter_class=raw).parse_args(words)
+    parser_of(__doc__).parse_args(words)
     found = read(RESULTS / "tokens.json")
     for other in sorted(RESULTS.glob("tokens-*.json")):
         found["rows"] += read(other)["rows"]

@@ -7,7 +7,6 @@ taken from the published results, and the counters are scaled from a smaller pro
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import sys
@@ -16,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from command_line import add_out, head, write
+from command_line import add_out, head, parser_of, write
 
 from mini_dnn.checking.launches import shared_limit
 from mini_dnn.cli import status_of
@@ -169,8 +168,7 @@ def problem_of(variant: Variant, row: dict[str, Any]) -> Any:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Compute all brackets, and write them."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser = parser_of(__doc__)
     add_out(parser, required=True)
     given = parser.parse_args(words)
     about, found = head(), []

@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from command_line import read
+from command_line import parser_of, read
 from matplotlib.figure import Figure
 from picture_files import check_picture, save_picture
 
@@ -41,8 +40,7 @@ def draw(rows: Sequence[dict[str, Any]], theme: Theme) -> Figure:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Read the file, and draw."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser = parser_of(__doc__)
     parser.add_argument("file", type=Path, help="a file written by brackets.py")
     parser.add_argument("--picture", type=Path, required=True, help="write this .svg or .png")
     given = parser.parse_args(words)

@@ -9,7 +9,6 @@ status is 1 if one of our functions takes more than `MOST_US` longer than a bare
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 import time
@@ -20,7 +19,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from command_line import add_out, check_variants, head, positive, pytorch, write
+from command_line import add_out, check_variants, head, imported, parser_of, positive, pytorch, write
 
 from mini_dnn.cli import status_of
 from mini_dnn.errors import UsageError
@@ -89,11 +88,7 @@ def cupy_module() -> Any:
     UsageError
         It is not installed, or cannot use a GPU.
     """
-    try:
-        import cupy
-    except (ImportError, OSError) as error:  # OSError: from a library that it loads
-        why = f"CuPy cannot be imported: {error}. Install it, or use --libraries PyTorch"
-        raise UsageError(why) from error
+    cupy = imported("cupy", "CuPy", "Install it, or leave it out with --libraries PyTorch")
     if not cupy.is_available():
         raise UsageError("this benchmark needs a GPU, and cupy.is_available() says that there is none")
     return cupy
@@ -233,8 +228,7 @@ def too_slow(figures: Sequence[Figure], most_us: float = MOST_US) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print and write. Return 1 if a call costs too much."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser = parser_of(__doc__)
     parser.add_argument("--impl", default="", help="a variant of gemm (default: the best one)")
     parser.add_argument("--size", type=positive, default=256, help="m = n = k (default: %(default)s)")
     dtypes = ["float16", "float32"]

@@ -12,7 +12,6 @@ kernels launched in order. Rows of a wrong result have a field ``wrong``, and th
 
 from __future__ import annotations
 
-import argparse
 import math
 import statistics
 import sys
@@ -22,7 +21,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import products_checks
-from command_line import add_out, check_variants, head, listed, some_of, write
+from command_line import add_impl, add_out, check_variants, head, listed, parser_of, some_of, write
 from products import MODES, Candidate, Mode, Row, build_plans, late, timed
 from products_checks import Verdict, status_of_rows
 
@@ -228,14 +227,8 @@ def wrong_end(end: np.ndarray, in_order: np.ndarray) -> list[str]:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Measure, print and write."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument(
-        "--impl",
-        type=listed,
-        required=True,
-        help="variants, separated by commas; the others are compared with the first",
-    )
+    parser = parser_of(__doc__)
+    add_impl(parser, more="; the others are compared with the first")
     parser.add_argument(
         "--chains", type=listed, required=True, help="rows and widths of chains, such as 512x512"
     )
@@ -253,7 +246,8 @@ def main(words: Sequence[str] | None = None) -> int:
     rows: list[Row] = []
     with closing(open_device("cuda")) as device:
         planning = {name: plan_of(name, device) for name in given.impl}
-        build_plans((one(p) for chain in chains for p in chain.problems for one in planning.values()), device)
+        plans = (one(p) for chain in chains for p in chain.problems for one in planning.values())
+        build_plans(plans, device.arch)
         about = head(given.impl, note=NOTE, device=device.description)
         for chain in chains:
             rows += measure(chain, planning, modes, device)

@@ -9,11 +9,10 @@ output is a table.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 
-from command_line import positive
+from command_line import parser_of, positive
 from counters_time import compared
 
 from mini_dnn.cli import status_of
@@ -26,9 +25,7 @@ SHAPES = ("8,1,86,86,4,7,7", "8,4,40,40,16,7,7")
 
 def main(words: Sequence[str] | None = None) -> int:
     """Print a row for each variant and layer."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument(
         "--repeats", type=positive, default=5, help="pairs of runs that count (default: %(default)s)"
     )

@@ -9,7 +9,6 @@ Parquet, and finished shards are stored during the run, as in any long run. All 
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
 import shlex
@@ -23,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from command_line import add_out, positive, write
+from command_line import add_out, parser_of, positive, write
 from PIL import Image
 
 from mini_dnn.cli import status_of
@@ -109,8 +108,7 @@ def measure(where: Path, count: int, folder: bool, flags: list[str]) -> dict[str
 
 def main(words: Sequence[str] | None = None) -> int:
     """Measure, print and write."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser = parser_of(__doc__)
     parser.add_argument(
         "--counts",
         type=positive,

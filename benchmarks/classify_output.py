@@ -7,7 +7,6 @@ Scores are random. The lines for people are written to a file, as if standard ou
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 import time
@@ -16,6 +15,7 @@ from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 
 import numpy as np
+from command_line import parser_of
 
 from mini_dnn.cli import status_of
 from mini_dnn.cli.classified import FORMATS, Writer
@@ -38,8 +38,7 @@ def timed(what: str) -> Iterator[None]:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Measure and print."""
-    raw = argparse.RawDescriptionHelpFormatter
-    argparse.ArgumentParser(description=__doc__, formatter_class=raw).parse_args(words)
+    parser_of(__doc__).parse_args(words)
     rng, classes = np.random.default_rng(0), class_names("imagenet", CLASSES)
     scores = [2.5 * rng.standard_normal((GPU_BATCH, CLASSES), np.float32) for _ in range(BATCHES)]
     with timed("softmax"):

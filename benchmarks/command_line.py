@@ -6,6 +6,7 @@ import argparse
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,23 @@ def output(text: str) -> Path:
     return Path(text)
 
 
+def parser_of(text: str | None) -> argparse.ArgumentParser:
+    """Return a parser whose ``--help`` shows a module's docstring as it is."""
+    return argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
+def add_impl(parser: argparse.ArgumentParser, default: str | None = None, more: str = "") -> None:
+    """Add ``--impl``, names of variants. Without a default, it is required."""
+    shown = "" if default is None else " (default: %(default)s)"
+    parser.add_argument(
+        "--impl",
+        type=listed,
+        default=default,
+        required=default is None,
+        help=f"variants, separated by commas{more}{shown}",
+    )
+
+
 def add_out(parser: argparse.ArgumentParser, required: bool = False) -> None:
     """Add ``--out``, the results file."""
     parser.add_argument(
@@ -91,21 +109,29 @@ def check_variants(names: Collection[str], op: str) -> None:
             )
 
 
+def imported(name: str, title: str, cure: str) -> Any:
+    """Import a library with which a benchmark compares. ``cure`` says what to do without it.
+
+    Raises
+    ------
+    UsageError
+        It cannot be imported.
+    """
+    try:
+        return import_module(name)
+    except (ImportError, OSError) as error:  # OSError: from a library that it loads
+        raise UsageError(f"{title} cannot be imported: {error}. {cure}") from error
+
+
 def pytorch() -> Any:
-    """Return the module torch, with which a benchmark compares.
+    """Return the module torch.
 
     Raises
     ------
     UsageError
         It is not installed, or cannot use a GPU.
     """
-    try:
-        import torch
-    except (ImportError, OSError) as error:  # OSError: from a library that it loads
-        raise UsageError(
-            f"this benchmark compares with PyTorch, which cannot be imported: {error}. Install it first: "
-            "pip install torch"
-        ) from error
+    torch = imported("torch", "PyTorch", "This benchmark compares with it; install it: pip install torch")
     if not torch.cuda.is_available():
         raise UsageError("this benchmark needs a GPU, and torch.cuda.is_available() says that there is none")
     return torch

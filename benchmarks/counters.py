@@ -14,16 +14,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Any
 
 from brackets import measured, problem_of
-from command_line import head, write
+from command_line import head, parser_of, write
 from counters_cases import LADDERS, SOURCE, ladder_cases, launch_probes, probes
+from products import build_plans
 
+from mini_dnn.checking.launches import shared_limit
 from mini_dnn.cli import status_of
 from mini_dnn.device import open_device
 from mini_dnn.device.nvcc import build_cubin, nvcc_arch
@@ -33,6 +34,7 @@ from mini_dnn.profiling.workload import profiler_range, solve
 from mini_dnn.variant import find
 
 GROUPS = {"probes": 20, "ladders": 7, "limits": 12}  # cases per run
+ARCH = 90  # the compute capability of an H100 or H200
 SECONDS = 150  # for a group
 ENTRIES = 400  # batch size, which fills the GPU
 ALSO = (  # course problems of variants without published op times, with smaller batches
@@ -151,14 +153,9 @@ def workload(group: str) -> None:
 
 def build() -> None:
     """Compile all kernels, so that ncu does not wait for a compiler."""
-    codes: dict[Any, None] = {(SOURCE, ()): None}
-    for variant, problem in chain(ladder_cases(), limit_cases()):
-        planned = variant.planned(problem, 227 * 1024)
-        codes[planned.source, tuple(planned.defines.items())] = None
-        for code in planned.codes:
-            codes[code.source, tuple(code.defines)] = None
-    with ThreadPoolExecutor(16) as pool:
-        list(pool.map(lambda code: build_cubin(code[0], dict(code[1]), nvcc_arch(90)), codes))
+    build_cubin(SOURCE, {}, nvcc_arch(ARCH))
+    cases = chain(ladder_cases(), limit_cases())
+    build_plans((variant.planned(problem, shared_limit(ARCH)) for variant, problem in cases), ARCH)
 
 
 def watched(metrics: Sequence[str], group: str, *words: str) -> str:
@@ -245,8 +242,7 @@ def measure_all(out: Path, seconds: float) -> None:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Measure all groups, or be the profiled process."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser = parser_of(__doc__)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument(
         "--out", type=Path, metavar="FOLDER", help="a folder for the results; groups that it has are kept"

@@ -7,7 +7,6 @@ which is an estimate, is printed separately. The exit status is 1 if a differenc
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import sys
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from command_line import parser_of
 from counters_cases import ladder_cases, launch_probes, probes
 
 from mini_dnn.cli import status_of
@@ -176,8 +176,7 @@ def reason(figure: Figure) -> str:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Compare everything, and print the differences. Return 1 if one is not explained."""
-    raw = argparse.RawDescriptionHelpFormatter
-    argparse.ArgumentParser(description=__doc__, formatter_class=raw).parse_args(words)
+    parser_of(__doc__).parse_args(words)
     with closing(CountedEmulator()) as device:
         ladders = list(of_launches(device))
         found = [*of_probes(device), *(figure for one in ladders for figure in figures(*one))]

@@ -8,14 +8,13 @@ the machine slows down both. Kernels are compiled before the measurement. The ou
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 
-from command_line import positive
+from command_line import parser_of, positive
 
 from mini_dnn.cli import status_of
 from mini_dnn.device.emulator.checked import CheckedEmulator
@@ -71,9 +70,7 @@ def compared(
 
 def main(words: Sequence[str] | None = None) -> int:
     """Print a row for each case."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument(
         "--repeats", type=positive, default=5, help="pairs of runs that count (default: %(default)s)"
     )

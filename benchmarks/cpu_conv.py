@@ -7,7 +7,6 @@ both equally. The first repeat is a warm-up and is not counted. Each result is c
 images before anything is timed. Without PyTorch, only our convolutions are timed. All arrays are fp32.
 """
 
-import argparse
 import hashlib
 import statistics
 import sys
@@ -18,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from command_line import add_out, positive, write
+from command_line import add_out, parser_of, positive, write
 from numpy.lib.stride_tricks import sliding_window_view
 from rich.console import Console
 from rich.table import Table
@@ -175,8 +174,7 @@ def print_table(rows: dict[str, dict[str, Any]], facts: dict[str, Any]) -> None:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Parse the flags, measure, print, and write the requested file."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser = parser_of(__doc__)
     parser.add_argument("--batch", type=positive, default=10_000, help="batch size (default: %(default)s)")
     parser.add_argument(
         "--repeats", type=positive, default=7, help="timed rounds after one warm-up (default: %(default)s)"

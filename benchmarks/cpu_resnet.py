@@ -11,7 +11,6 @@ anything is timed. In addition to wall time, the table shows the CPU time of all
 reliable if other programs run. Without PyTorch, only our network is timed.
 """
 
-import argparse
 import statistics
 import sys
 import time
@@ -20,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from command_line import add_out, positive
+from command_line import add_out, parser_of, positive
 from cpu_conv import provenance
 from rich.console import Console
 from rich.table import Table
@@ -167,8 +166,7 @@ def measure(batch: int, repeats: int, threads: int) -> dict[str, dict[str, float
 
 def main(words: Sequence[str] | None = None) -> int:
     """Parse the flags, measure, print, and write the requested file."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser = parser_of(__doc__)
     add = parser.add_argument
     add("--batch", type=positive, nargs="+", default=[1, 8], help="batch sizes (default: 1 8)")
     add("--repeats", type=positive, default=20, help="timed rounds after one warm-up (default: %(default)s)")

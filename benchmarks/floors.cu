@@ -1,4 +1,4 @@
-// Moves the bytes of an operation without its arithmetic. The time is a lower bound for every kernel that moves as many.
+// Moves the bytes of an operation without its arithmetic. Its time is a lower bound for kernels that move as many.
 //
 // Idea      An item, as a rule an image, has `read` bytes of input and `write` bytes of output. One bulk copy loads a
 //           part of it into shared memory. Several bulk copies store this part again and again, until its share of the

@@ -30,14 +30,14 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from command_line import add_out, positive, write
+from command_line import add_out, parser_of, positive, write
 from PIL import Image
 from products import build_plans
 
+from mini_dnn.checking.launches import shared_limit
 from mini_dnn.cli import status_of
 from mini_dnn.cli.common import say_lost
 from mini_dnn.device.gpus import Place, places
@@ -63,7 +63,6 @@ DISTINCT = 512  # pictures, which the array and the list repeat
 SIZE = (500, 375)  # pixels of a JPEG file
 BATCH, SHARD = 128, 2048
 CHECKED = 4  # images of ResNet-18 that are compared with float64 in each process
-MOST_SHARED = 232_448  # bytes of shared memory of a block on an H100 or H200
 WARM_UP = 4  # shards per GPU
 INPUTS = ("pinned", "decoded", "jpeg")
 SEED = 0
@@ -113,8 +112,7 @@ def compile_all(arch: int) -> None:
     """Compile all kernels for a compute capability, one compiler per core. No GPU is needed."""
     lenet = Program.load("fashion-mnist")
     serving = [Served.of(find("networks/lenet/tensor_cores"), "uint8-28", 10_000, lenet)(), Bytes(BATCH)()]
-    device: Any = SimpleNamespace(arch=arch)
-    build_plans((service.variant.planned(service.problem, MOST_SHARED) for service in serving), device)
+    build_plans((service.variant.planned(service.problem, shared_limit(arch)) for service in serving), arch)
 
 
 def pinned(some: Sequence[Place], counts: Sequence[int]) -> Iterator[dict[str, Any]]:
@@ -204,8 +202,7 @@ def rows_of(
 
 def arguments() -> argparse.ArgumentParser:
     """The flags."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser = parser_of(__doc__)
     add = parser.add_argument
     add("--gpus", default="all", help="the GPUs, as for run.py classify (default: %(default)s)")
     add("--device", default="cuda", help="cuda or emulator (default: %(default)s)")

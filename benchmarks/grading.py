@@ -9,7 +9,6 @@ always are.
 
 from __future__ import annotations
 
-import argparse
 import functools
 import json
 import mmap
@@ -25,9 +24,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from command_line import add_out, positive, write
-
-from mini_dnn.cli import status_of
 from mini_dnn.errors import CheckError, MiniDnnError
 from mini_dnn.grading.confined import forkserver
 from mini_dnn.measuring.machine import commit, cpu_name, versions
@@ -148,8 +144,10 @@ def measured(variants: list[str], folder: Path) -> dict[str, float]:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Measure, print, and write a file."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    # Not at the top, because the measured processes import this file
+    from command_line import add_out, parser_of, positive, write
+
+    parser = parser_of(__doc__)
     parser.add_argument("--repeats", type=positive, default=5, help="runs that count (default: %(default)s)")
     add_out(parser, required=True)
     args = parser.parse_args(words)
@@ -174,4 +172,6 @@ def main(words: Sequence[str] | None = None) -> int:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["grade"]:
         sys.exit(grade(sys.argv[2], sys.argv[3:]))
+    from mini_dnn.cli import status_of
+
     sys.exit(status_of(main))

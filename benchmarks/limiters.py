@@ -10,7 +10,6 @@ that of `mini_dnn.profiling.bracket` for the same problem.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 from collections import Counter
@@ -18,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from brackets import times
-from command_line import add_out, head, write
+from command_line import add_out, head, parser_of, write
 from counters import PERCENT, limit_cases
 from counters_compare import measured
 
@@ -103,8 +102,7 @@ def longest(units: Mapping[str, float]) -> str:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Print a line for each variant, and how many agree."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser = parser_of(__doc__)
     add_out(parser, required=True)
     given = parser.parse_args(words)
     about, found = head(), []

@@ -22,6 +22,7 @@ from typing import Any
 import peers_floors
 import peers_ours
 import peers_picture
+from command_line import parser_of
 from peers_common import TIMING, Budget, Clock, DefaultStream, Session
 from peers_problems import Subject, layers, network
 from picture_files import check_picture, save_picture
@@ -156,8 +157,7 @@ def measured(args: argparse.Namespace) -> PeersFile:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser = parser_of(__doc__)
     add = parser.add_argument
     add("--out", type=Path, metavar="FILE", help="write the results to this JSON file")
     add("--picture", type=Path, metavar="FILE", help="draw the results, as .svg or .png")

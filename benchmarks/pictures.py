@@ -15,7 +15,6 @@ random, because neither decoding nor kernels depend on them. The measurements ar
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import statistics
@@ -29,7 +28,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from command_line import add_out, check_variants, head, positive, write
+from command_line import add_out, check_variants, head, parser_of, positive, write
 from PIL import Image
 from whole_networks import Row, opened, replayed, turns
 
@@ -243,8 +242,7 @@ def measured(variant: Variant, pictures: int, batch: int, device: Device) -> Ite
 
 def main(words: Sequence[str] | None = None) -> int:
     """Measure, print and write."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser = parser_of(__doc__)
     parser.add_argument(
         "--impl", default="networks/resnet18/v6_graph", help="a variant of the network (default: %(default)s)"
     )

@@ -37,7 +37,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from command_line import add_out, check_variants, head, listed, positive, some_of, whole, write
+from command_line import add_impl, add_out, check_variants, head, parser_of, positive, some_of, whole, write
 from products_checks import OPERATION, Check, audit, compare, random_problems, status_of_rows
 
 from mini_dnn.cli import status_of
@@ -175,19 +175,19 @@ def build_ahead(problems: Sequence[Any], impl: Sequence[str], device: Device) ->
             for variant in map(find, impl)
             if not variant.limit_for(problem)
         ),
-        device,
+        device.arch,
     )
 
 
-def build_plans(plans: Iterable[Planned], device: Device) -> None:
-    """Compile the kernels of plans, each once, one compiler per core."""
+def build_plans(plans: Iterable[Planned], arch: int) -> None:
+    """Compile the kernels of plans for a compute capability, such as 90: each once, one compiler per core."""
     wanted = {
         code: None
         for planned in plans
         for code in (Code(planned.source, tuple(planned.defines.items())), *planned.codes)
     }
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(lambda c: build_cubin(c.source, dict(c.defines), nvcc_arch(device.arch)), wanted))
+        list(pool.map(lambda c: build_cubin(c.source, dict(c.defines), nvcc_arch(arch)), wanted))
 
 
 def measure(
@@ -240,14 +240,8 @@ def timed(candidates: Sequence[Candidate], mode: Mode, device: Device, flops: fl
 
 def arguments() -> argparse.ArgumentParser:
     """The flags."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
-    parser.add_argument(
-        "--impl",
-        type=listed,
-        required=True,
-        help="variants, separated by commas; the others are compared with the first",
-    )
+    parser = parser_of(__doc__)
+    add_impl(parser, more="; the others are compared with the first")
     parser.add_argument(
         "--shapes",
         action="append",

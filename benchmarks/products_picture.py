@@ -6,7 +6,6 @@ has a colour, and a name in the legend: ``"any size=RESULTS.json" "multiples of 
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,7 @@ from functools import partial
 from itertools import cycle
 from pathlib import Path
 
-from command_line import read
+from command_line import parser_of, read
 from matplotlib.figure import Figure
 from picture_files import check_picture, save_picture
 
@@ -79,9 +78,7 @@ def draw(found: Mapping[str, Sequence[tuple[int, float]]], base: str, variant: s
 
 def main(words: Sequence[str] | None = None) -> int:
     """Read the files, and draw."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("files", nargs="+", help="a file of products.py --random, or NAME=FILE")
     parser.add_argument("--picture", type=Path, required=True, help="write this .svg or .png")
     parser.add_argument("--base", default="gemm/cublas", help="default: %(default)s")

@@ -6,14 +6,13 @@
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from command_line import read
+from command_line import parser_of, read
 
 from mini_dnn import ops
 from mini_dnn.cli import status_of
@@ -48,7 +47,13 @@ EARLIER = Source("h200-fp16.json", "h200-fp16-chains.json")
 
 
 def medians(name: str | None, field: str, mode: str) -> Mapping[str, Times]:
-    """Return the median times of a file's problems or chains in one mode."""
+    """Return the median times of a file's problems or chains in one mode. Without a name, there are none.
+
+    Raises
+    ------
+    DataError
+        The file cannot be read, or a result was wrong.
+    """
     found: dict[str, dict[str, float]] = {}
     for row in read(RESULTS / name)["rows"] if name else ():
         if "wrong" in row:
@@ -79,12 +84,15 @@ def name_of(m: int, n: int, k: int) -> str:
 
 
 def table() -> str:
-    """The table in Markdown."""
+    """The table in Markdown.
+
+    Raises
+    ------
+    DataError
+        A product has not been measured in order, early and with cuBLAS.
+    """
     parse = ops.find("gemm").parse
-    products, earlier = (
-        medians(NOW.products, "problem", "burst"),
-        medians(EARLIER.products, "problem", "burst"),
-    )
+    products, earlier = (medians(one.products, "problem", "burst") for one in (NOW, EARLIER))
     chains, of_earlier = medians(NOW.chains, "chain", "burst"), medians(EARLIER.chains, "chain", "burst")
     sustained = medians(NOW.sustained, "problem", "sustained")
     lines = [
@@ -94,7 +102,10 @@ def table() -> str:
     ]
     for size in SIZES:
         problem = parse(",".join(map(str, (*size, "fp16", "fp16")))).text
-        now, before, chain = products[problem], earlier.get(problem), chain_of(*size)
+        now, before, chain = products.get(problem, {}), earlier.get(problem), chain_of(*size)
+        if missing := {BASE, "", "early"} - now.keys():
+            names = ", ".join(sorted(name or "gemm in order" for name in missing))
+            raise DataError(f"{NOW.products} has no time of {names} at {problem}; measure it by products.py")
         in_chain = ratio(of_earlier.get(chain), "early")
         cells = [
             name_of(*size),
@@ -111,8 +122,7 @@ def table() -> str:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Write the README."""
-    raw = argparse.RawDescriptionHelpFormatter
-    argparse.ArgumentParser(description=__doc__, formatter_class=raw).parse_args(words)
+    parser_of(__doc__).parse_args(words)
     text = README.read_text(encoding="utf-8")
     README.write_text(replaced(text, MARKER, table(), README), encoding="utf-8")
     return 0

@@ -163,7 +163,8 @@ def main(words: Sequence[str] | None = None) -> int:
     problems = [replace(course, N=batch, dtype="fp16") for batch in given.batches]
     found: dict[str, list[Row]] = {"rows": [], "steps": []}
     with closing(open_device("cuda")) as device:
-        build_plans([v.planned(p, device.max_shared_bytes) for v in variants for p in problems], device)
+        plans = [v.planned(p, device.max_shared_bytes) for v in variants for p in problems]
+        build_plans(plans, device.arch)
         if given.build:
             return 0
         head = about(place_of(device), OPERATION, used)

@@ -20,7 +20,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
-from command_line import add_out, check_variants, counts, listed
+from command_line import add_out, check_variants, counts, listed, parser_of
 from products import build_plans
 from whole_networks import SEED, Budget, Row, about, opened, place_of, program, replayed, sizes, turns, write
 
@@ -106,7 +106,7 @@ def served_ms(execution: Execution, problem: ResNetShape, arrays: Arrays, device
 def measure(variant: Variant, problem: ResNetShape, arrays: Arrays, right: Right, device: Device) -> Row:
     """Measure one rung at one batch size."""
     planned = variant.planned(problem, device.max_shared_bytes)
-    build_plans([planned], device)
+    build_plans([planned], device.arch)
     trips = [step.buffer for step in planned.steps if isinstance(step, RoundTrip)]
     row: Row = {**program(variant.name), "problem": sizes(problem), "batch": problem.N}
     row["memory"] = memory(planned)
@@ -139,10 +139,9 @@ def said(row: Row) -> str:
     return text + ("" if row["agrees"] else f"; WRONG by {row['max_error']:.1e}")
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    """Measure, print and write. Return 1 if a row is wrong."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+def arguments() -> argparse.ArgumentParser:
+    """The flags."""
+    parser = parser_of(__doc__)
     parser.add_argument("--impl", type=listed, help="networks, separated by commas (default: all)")
     parser.add_argument(
         "--batches",
@@ -157,7 +156,12 @@ def main(words: Sequence[str] | None = None) -> int:
         "--seconds", type=float, default=float("inf"), help="begin nothing new after this time"
     )
     add_out(parser)
-    given = parser.parse_args(words)
+    return parser
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Measure, print and write. Return 1 if a row is wrong."""
+    given = arguments().parse_args(words)
     budget = Budget(time.monotonic() + given.seconds)
     chosen, batches = given.impl or list(names("resnet")), given.batches
     check_variants(chosen, OPERATION.name)

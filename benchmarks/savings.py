@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import savings_programs
+from command_line import parser_of
 from picture_files import check_picture, save_picture
 from savings_programs import OP, Program
 
@@ -163,8 +164,7 @@ def _run_on_gpu(args: argparse.Namespace) -> SavingsFile:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser = parser_of(__doc__)
     add: Any = parser.add_argument
     add("--out", type=Path, metavar="FILE", help="write the results to this JSON file")
     add("--picture", type=Path, metavar="FILE", help="draw the results, as .svg or .png")

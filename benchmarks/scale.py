@@ -31,9 +31,7 @@ from typing import Any
 
 import scale_dask
 import scale_slurm
-from command_line import add_out, head, positive, write
 
-from mini_dnn.cli import status_of
 from mini_dnn.errors import MiniDnnError, UsageError
 from mini_dnn.measuring.machine import load
 from mini_dnn.work import Engine, Item, Profile, Work, chunk, find_engine, read_profile, run_items
@@ -246,8 +244,10 @@ def inside_mpi(what: str, count: int, folder: Path) -> dict[str, Any]:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Measure, and write a file."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    # Not at the top, because workers import this file, and their start is measured
+    from command_line import add_out, head, parser_of, positive, write
+
+    parser = parser_of(__doc__)
     parser.add_argument("what", choices=("overhead", "costs", "engines"), help="what to measure, see above")
     parser.add_argument(
         "--count", type=positive, default=10_000, help="number of empty items (default: %(default)s)"
@@ -271,4 +271,6 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    from mini_dnn.cli import status_of
+
     sys.exit(status_of(main))

@@ -11,7 +11,6 @@ processes, and that of all others.
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import hashlib
 import json
@@ -31,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import scale
-from command_line import counts, output, positive, write
+from command_line import counts, output, parser_of, positive, write
 
 from mini_dnn.cli import status_of
 from mini_dnn.errors import MiniDnnError
@@ -218,8 +217,7 @@ def table(found: Mapping[str, Any]) -> str:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Measure and write a file, or write the page from it. Return 1 if grades differ."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser = parser_of(__doc__)
     add = parser.add_argument
     add("--out", type=output, metavar="FILE", default=RESULT, help=f"default: {RESULT.relative_to(ROOT)}")
     add("--page", action="store_true", help="only write the page, from the file --out")

@@ -6,7 +6,6 @@ otherwise the whole run.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -20,7 +19,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from command_line import add_out, head, positive, write
+from command_line import add_out, head, parser_of, positive, write
 
 from mini_dnn.cli import status_of
 from mini_dnn.errors import MiniDnnError
@@ -92,8 +91,7 @@ def killed(folder: Path, kills: int, seed: int = 0) -> dict[str, int]:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Kill, print and write. Return 1 if work was lost or repeated."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser = parser_of(__doc__)
     parser.add_argument("kills", type=positive, help="number of kills")
     add_out(parser)
     args = parser.parse_args(words)

@@ -8,9 +8,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from command_line import whole
-
-from mini_dnn.cli import status_of
 from mini_dnn.work import Item, Profile, Work, find_engine, read_profile, run_items
 
 
@@ -20,7 +17,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("executor", help="local, slurm, dask or mpi")
     parser.add_argument("folder", type=Path, help="a folder for results, jobs and the log")
-    parser.add_argument("count", type=whole, help="number of items")
+    parser.add_argument("count", type=int, help="number of items")
     parser.add_argument("seconds", type=float, help="seconds of an item")
     parser.add_argument("profile", type=Path, nargs="?", help="a profile of the cluster")
     args = parser.parse_args(words)
@@ -34,4 +31,6 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    from mini_dnn.cli import status_of  # not at the top, because workers import this file
+
     sys.exit(status_of(main))

@@ -1,19 +1,20 @@
-"""Simulate `mini_dnn.work` with its real rule for chunks, workers of equal speed, and measured costs.
+"""Simulate `mini_dnn.work`: its rule for chunks without a set-up, workers of equal speed, measured costs.
 
 ``python benchmarks/scale_simulation.py`` compares the simulation with the measurements in
-`results/scale/engines.json` for 2 and 4 workers. Then it simulates the plans of docs/scale.md with up to
+`results/scale/engines.json` for 1 to 8 workers. Then it simulates the plans of docs/scale.md with up to
 1,000 workers.
 """
 
 from __future__ import annotations
 
-import argparse
 import heapq
 import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+from command_line import parser_of
 
 from mini_dnn.cli import status_of
 from mini_dnn.work import slurm
@@ -128,8 +129,7 @@ def planned() -> None:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Print both comparisons."""
-    raw = argparse.RawDescriptionHelpFormatter
-    argparse.ArgumentParser(description=__doc__, formatter_class=raw).parse_args(words)
+    parser_of(__doc__).parse_args(words)
     compared()
     planned()
     return 0

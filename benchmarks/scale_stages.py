@@ -8,7 +8,6 @@ again, and must grade nothing. ``--device emulator`` only runs the first stage, 
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -20,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from command_line import add_out, write
+from command_line import add_out, parser_of, write
 
 from mini_dnn.cli import status_of
 from mini_dnn.errors import MiniDnnError
@@ -138,8 +137,7 @@ def _op_ms(found: dict[str, Any], name: str) -> float:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Grade twice, compare with the expectations, and write a file."""
-    raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser = parser_of(__doc__)
     parser.add_argument("--device", choices=("cuda", "emulator"), default="cuda", help="default: %(default)s")
     parser.add_argument("--weak-isolation", action="store_true", help="see run.py grade")
     add_out(parser, required=True)

@@ -87,7 +87,7 @@ def measure(
 
     print(f"\n{title}, batch {problem.N}: {problem}", flush=True)
     bound = 2 * score_bound(problem, arrays, "fp16")  # of a score, and of the mean of all
-    build_plans([variant.planned(problem, device.max_shared_bytes) for variant in variants], device)
+    build_plans([variant.planned(problem, device.max_shared_bytes) for variant in variants], device.arch)
     with ExitStack() as stack:
         stack.enter_context(torch.no_grad())
         images = torch.from_numpy(arrays["images"]).cuda()

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from command_line import add_out, counts, listed, pytorch, some_of
+from command_line import add_impl, add_out, counts, parser_of, pytorch, some_of
 
 from mini_dnn.device import Device
 from mini_dnn.measuring import files
@@ -207,13 +207,8 @@ def verdict(row: Row) -> str:
 
 def arguments(text: str, impl: str, batches: str) -> argparse.ArgumentParser:
     """The options of benchmarks beside PyTorch. ``text`` is that of ``--help``; the others are defaults."""
-    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--impl",
-        type=listed,
-        default=impl,
-        help="networks, separated by commas; PyTorch is compared with the last one (default: %(default)s)",
-    )
+    parser = parser_of(text)
+    add_impl(parser, impl, "; PyTorch is compared with the last one")
     parser.add_argument(
         "--batches", type=counts, default=batches, help="batch sizes, in this order (default: %(default)s)"
     )

@@ -183,3 +183,9 @@ def test_a_file_with_wrong_products_is_not_drawn(tmp_path: Path) -> None:
 )
 def test_the_end_of_a_chain(end: list[float], in_order: list[float], words: list[str]) -> None:
     assert chains.wrong_end(np.array(end), np.array(in_order)) == words
+
+
+def test_the_table_needs_every_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products_table, "medians", lambda *_: {})
+    with pytest.raises(DataError, match="has no time of early, gemm in order, gemm/cublas at 128,128,128"):
+        products_table.table()

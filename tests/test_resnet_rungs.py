@@ -34,7 +34,7 @@ def test_rungs_are_measured_and_compared(
             return getattr(emulator, name)
 
     monkeypatch.setattr(resnet_rungs, "open_device", lambda kind: Lent())
-    monkeypatch.setattr(resnet_rungs, "build_plans", lambda plans, device: None)
+    monkeypatch.setattr(resnet_rungs, "build_plans", lambda plans, arch: None)
     monkeypatch.setattr(resnet_rungs, "replayed", replayed)
     out = tmp_path / "rungs.json"
     words = [

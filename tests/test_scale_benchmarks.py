@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 import scale_grading
 import scale_stages
+
+from mini_dnn.paths import ROOT
 
 
 def one(points: float, **fields: Any) -> dict[str, Any]:
@@ -60,3 +64,12 @@ def test_the_page_has_the_measured_table() -> None:
     assert scale_grading.table(found) in scale_grading.PAGE.read_text()
     assert {run["graded"] for run in found["runs"]} == {found["submissions"]}
     assert all(run["same_grades"] for run in found["runs"])
+
+
+def test_measured_processes_import_no_more_than_they_need() -> None:
+    """Workers import these files, and their start is a part of what is measured."""
+    code = "import grading, scale, scale_program, sys; print('command_line' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT / "benchmarks", capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "False\n"

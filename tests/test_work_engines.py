@@ -171,7 +171,7 @@ def test_mpi_loses_a_rank_and_goes_on_with_the_same_command(tmp_path: Path) -> N
     words = program(tmp_path, 40, 0.02, "mpi")
     told = mpi(*words)
     # Otherwise they would do the work three times
-    assert "python -m mpi4py.futures" in told.stdout, told.stderr
+    assert "python -m mpi4py.futures" in told.stderr, told.stdout
     words[1:1] = ["-m", "mpi4py.futures"]
     threading.Thread(target=kill_a_rank, args=(tmp_path,), daemon=True).start()
     assert mpi(*words).returncode != 0
