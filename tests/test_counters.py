@@ -8,14 +8,17 @@ import counters_cases
 import numpy as np
 import pytest
 
+from mini_dnn.checking.launches import shared_limit
 from mini_dnn.cli import main
 from mini_dnn.device.emulator.counted import CountedEmulator, CountedLaunch
 from mini_dnn.device.emulator.counted_interface import EventKind
 from mini_dnn.errors import DeviceError, UsageError
 from mini_dnn.profiling.bracket import Bracket, Larger, bracket, together
 from mini_dnn.profiling.counters import Counters
+from mini_dnn.profiling.emulated import profile
 from mini_dnn.profiling.gpus import GPUS, gpu, occupancy
 from mini_dnn.profiling.totals import counters
+from mini_dnn.variant import find
 
 WARPS = counters_cases.BLOCKS * counters_cases.THREADS // 32
 Output = pytest.CaptureFixture[str]
@@ -223,6 +226,22 @@ def test_occupancy(
 
 def test_unknown_registers_limit_nothing() -> None:
     assert "registers" not in occupancy(GPUS["h200"], 256, 0, None).limits
+
+
+def test_shared_memory_is_that_of_the_kernel(launches: dict[str, CountedLaunch]) -> None:
+    """Other kernels of the file declare more."""
+    assert one(launches, "strided 1").shared_bytes == 0
+    assert one(launches, "shared4 1").shared_bytes == 2112 * 4
+
+
+@pytest.mark.parametrize(("name", "product"), [("h200", "wgmma_m64k16"), ("a40", "mma_m16n8k16")])
+def test_older_gpus_have_other_tiles_and_instructions(name: str, product: str) -> None:
+    variant = find("layers/custom")
+    found = profile(variant, variant.operation.parse("1,4,20,20,16,7,7"), GPUS[name])
+    kernel = found.kernels[-1]
+    assert all(instruction.startswith(product) for instruction in kernel.products)
+    assert kernel.products
+    assert kernel.shared_bytes <= shared_limit(GPUS[name].arch)
 
 
 def test_names_of_gpus() -> None:
