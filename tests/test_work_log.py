@@ -116,7 +116,7 @@ def test_what_is_no_log_is_left_as_it_is(tmp_path: Path, capsys: pytest.CaptureF
         check_log(tmp_path / "none" / "log.jsonl")
     with pytest.raises(UsageError, match=r"(?i)directory"):
         check_log(tmp_path)
-    with pytest.raises(DataError, match="no entry of a work log"):
+    with pytest.raises(DataError, match=r"no entry of a work log; name a file that .* --log FILE'$"):
         read(other)
     with pytest.raises(MiniDnnError, match="cannot be written"):
         append(tmp_path / "none" / "log.jsonl", entry())

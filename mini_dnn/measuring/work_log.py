@@ -166,7 +166,8 @@ def read(path: Path) -> WorkLog:
     log = parse(path, content)
     if not log.entries and not _has_mark(content):
         raise DataError(
-            f"--log {path} has no entry of a work log; 'run.py check --impl NAME --log {path}' writes one"
+            f"--log {path} has no entry of a work log; name a file that another verb wrote with this flag, "
+            "such as 'run.py check --impl NAME --log FILE'"
         )
     return log
 
