@@ -207,6 +207,24 @@ def test_counters_stand_beside_those_of_before(log: Path) -> None:
     assert "| `conv: sectors` | 64 | 16 | 0.250× |" in text
 
 
+def test_counters_are_those_of_all_launches_of_a_kernel(log: Path, tmp_path: Path) -> None:
+    """Whatever their grids are."""
+    (tmp_path / "variant.py").write_text(
+        "from mini_dnn.variant import Launch, Variant\n"
+        "VARIANT = Variant(op='conv2d', idea='a copy', plan=lambda s: [\n"
+        "    Launch('copy', (blocks,), (64,), ('x', 'y', s.N * s.H * s.W)) for blocks in (1, 2)])\n"
+    )
+    (tmp_path / "kernel.cu").write_text(
+        'extern "C" __global__ void copy(const float* x, float* y, int n) {\n'
+        "  const int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "  if (i < n) y[i] = x[i];\n}\n"
+    )
+    words = ["profile", str(tmp_path), "--tool", "emulator", "--shapes", "2,1,8,8,1,1,1"]
+    assert main([*words, "--log", str(log)]) == 0
+    (tried,) = read(log).entries[-1].results
+    assert tried.counters["copy: l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"] == 2 + 4
+
+
 def test_a_page_replaces_only_its_own_kind(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     append(log, entry())
     (log.parent / "index.html").write_text("<title>my site</title>")
