@@ -244,6 +244,26 @@ def test_older_gpus_have_other_tiles_and_instructions(name: str, product: str) -
     assert kernel.shared_bytes <= shared_limit(GPUS[name].arch)
 
 
+def test_a_block_that_no_multiprocessor_can_hold_is_named(tmp_path: Path, capsys: Output) -> None:
+    (tmp_path / "variant.py").write_text(
+        "from mini_dnn.variant import Launch, Variant\n"
+        "VARIANT = Variant(op='conv2d', idea='too large', plan=lambda s: [\n"
+        "    Launch('k', (1,), (32,), ('y',), shared_bytes=60 * 1024)])\n"
+    )
+    (tmp_path / "kernel.cu").write_text(
+        'extern "C" __global__ void k(float* y) {\n'
+        "  __shared__ float t[2048];\n"
+        "  extern __shared__ float more[];\n"
+        "  t[threadIdx.x] = more[threadIdx.x] = 1;\n  __syncthreads();\n"
+        "  y[threadIdx.x] = t[31 - threadIdx.x] + more[threadIdx.x];\n}\n"
+    )
+    words = ["profile", str(tmp_path), "--tool", "emulator", "--shapes", "1,1,8,8,1,1,1", "--gpu"]
+    assert main([*words, "t4"]) == 0
+    assert "a block needs more shared memory than an SM of NVIDIA T4 has" in capsys.readouterr().out
+    assert main([*words, "a40"]) == 0
+    assert "1 block per SM, limited by shared memory" in capsys.readouterr().out
+
+
 def test_names_of_gpus() -> None:
     assert gpu("RTX 4090") is GPUS["4090"]
     with pytest.raises(UsageError, match="expected one of h200, h100"):

@@ -256,8 +256,11 @@ def _as_kernel(kernel: Counters, fits: Occupancy, known: int | None) -> Kernel:
 
 def _occupancy(fits: Occupancy, known: int | None) -> str:
     least = [advice.LIMITERS[name][0] for name, blocks in fits.limits.items() if blocks == fits.blocks]
-    text = f"{fits.percent:.0f}% possible on {fits.gpu.name}, {fits.blocks} blocks per SM, "
-    text += f"limited by {' and '.join(least)}"
+    if not fits.blocks:
+        needed = " and ".join(least)
+        return f"none: a block needs more {needed} than an SM of {fits.gpu.name} has, so it cannot run there"
+    blocks = f"{fits.blocks} block{'s' * (fits.blocks > 1)} per SM"
+    text = f"{fits.percent:.0f}% possible on {fits.gpu.name}, {blocks}, limited by {' and '.join(least)}"
     if known is None:
         return text + "; without nvcc, the number of registers is unknown and may allow fewer"
     return text + f"; {known} registers per thread"
