@@ -281,3 +281,9 @@ def test_offsets_of_an_unrolled_loop_are_no_instructions(device: CountedEmulator
         assert found.operations("fadd") >= 32 * (many - 1)
         work[many] = found.operations("other") / 32
     assert work[16] <= work[4] + 1
+
+
+def test_shared_memory_is_that_of_the_kernel(launches: dict[str, CountedLaunch]) -> None:
+    """Other kernels of the file declare more."""
+    assert one(launches, "strided 1").shared_bytes == 0
+    assert one(launches, "shared4 1").shared_bytes == 2112 * 4

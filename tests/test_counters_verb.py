@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from mini_dnn.checking.launches import shared_limit
 from mini_dnn.cli import main
 from mini_dnn.errors import UsageError
 from mini_dnn.profiling.bracket import Bracket, together
+from mini_dnn.profiling.emulated import profile
 from mini_dnn.profiling.gpus import GPUS, gpu, occupancy
+from mini_dnn.variant import find
 
 Output = pytest.CaptureFixture[str]
 
@@ -56,6 +59,36 @@ def test_latency_limits_where_no_unit_is_busy_for_most_of_the_time() -> None:
     times = Bracket({"DRAM": 0.5, "FMA units": 0.3}, 0.5, 1.0, 1.5)
     assert (times.limiter, times.longest, times.second) == ("latency", "DRAM", "DRAM")
     assert times.sure == "probably"
+
+
+@pytest.mark.parametrize(("name", "product"), [("h200", "wgmma_m64k16"), ("a40", "mma_m16n8k16")])
+def test_older_gpus_have_other_tiles_and_instructions(name: str, product: str) -> None:
+    variant = find("layers/custom")
+    found = profile(variant, variant.operation.parse("1,4,20,20,16,7,7"), GPUS[name])
+    kernel = found.kernels[-1]
+    assert all(instruction.startswith(product) for instruction in kernel.products)
+    assert kernel.products
+    assert kernel.shared_bytes <= shared_limit(GPUS[name].arch)
+
+
+def test_a_block_that_no_multiprocessor_can_hold_is_named(tmp_path: Path, capsys: Output) -> None:
+    (tmp_path / "variant.py").write_text(
+        "from mini_dnn.variant import Launch, Variant\n"
+        "VARIANT = Variant(op='conv2d', idea='too large', plan=lambda s: [\n"
+        "    Launch('k', (1,), (32,), ('y',), shared_bytes=60 * 1024)])\n"
+    )
+    (tmp_path / "kernel.cu").write_text(
+        'extern "C" __global__ void k(float* y) {\n'
+        "  __shared__ float t[2048];\n"
+        "  extern __shared__ float more[];\n"
+        "  t[threadIdx.x] = more[threadIdx.x] = 1;\n  __syncthreads();\n"
+        "  y[threadIdx.x] = t[31 - threadIdx.x] + more[threadIdx.x];\n}\n"
+    )
+    words = ["profile", str(tmp_path), "--tool", "emulator", "--shapes", "1,1,8,8,1,1,1", "--gpu"]
+    assert main([*words, "t4"]) == 0
+    assert "a block needs more shared memory than an SM of NVIDIA T4 has" in capsys.readouterr().out
+    assert main([*words, "a40"]) == 0
+    assert "1 block per SM, limited by shared memory" in capsys.readouterr().out
 
 
 class TestVerb:

@@ -132,7 +132,7 @@ def test_later_calls_prepare_nothing(libraries: Libraries, monkeypatch: pytest.M
 def test_streams_of_the_protocols(quick_emulator: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """The call uses the first stream that is named.
 
-    That stream waits for the others and for packed copies.
+    That stream waits for the others and for packed copies, and then the others wait for it.
     """
     followed: list[int] = []
     handles: list[int] = []
@@ -148,7 +148,7 @@ def test_streams_of_the_protocols(quick_emulator: Device, monkeypatch: pytest.Mo
     a, b, packed = Interfaced(A), Interfaced(B), Packed(B)
     b.stream = 7
     gemm(a, b)
-    assert (handles, followed) == ([STREAM], [7])
+    assert (handles, followed) == ([STREAM, 7], [7, STREAM])
     assert gemm(a, packed).__cuda_array_interface__["stream"] == STREAM
     assert packed.asked == [STREAM]
     a.stream = b.stream = None  # there is nothing to wait for

@@ -54,6 +54,21 @@ def test_an_interrupted_run_goes_on(
     assert len(table) == 21 * 2 + 2
 
 
+def test_other_code_computes_all_shards_again(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    csv_file = ["--csv", str(tmp_path / "x.csv")]
+    with monkeypatch.context() as patch:
+        patch.setattr(Writer, "add", stops_after(14, KeyboardInterrupt()))
+        assert main([*words, *csv_file]) == 130
+    done: list[int] = []
+    save_shard = Kept.save
+    monkeypatch.setattr(Kept, "save", lambda self, n, answers: (done.append(n), save_shard(self, n, answers)))
+    monkeypatch.setattr("mini_dnn.cli.classify.digest", lambda: "a hash of other code")
+    assert main([*words, *csv_file]) == 1
+    assert done == [0, 1, 2, 3, 4, 5]
+
+
 def test_what_is_kept_belongs_to_what_was_asked(tmp_path: Path) -> None:
     shard = Shard(0, (File("x", b"data"),), 1)
     answers = Answers(["x"], [""], np.array([[1, 0]]), np.array([[0.75, 0.25]]))

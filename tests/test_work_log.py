@@ -90,7 +90,7 @@ def test_what_is_no_log_is_left_as_it_is(tmp_path: Path, capsys: pytest.CaptureF
         check_log(tmp_path / "none" / "log.jsonl")
     with pytest.raises(UsageError, match=r"(?i)directory"):
         check_log(tmp_path)
-    with pytest.raises(DataError, match="no entry of a work log"):
+    with pytest.raises(DataError, match=r"no entry of a work log; name a file that .* --log FILE'$"):
         read(other)
     with pytest.raises(MiniDnnError, match="cannot be written"):
         append(tmp_path / "none" / "log.jsonl", entry())
@@ -179,6 +179,24 @@ def test_counters_stand_beside_the_earlier_ones(log: Path) -> None:
         append(log, entry(verb="profile", code_hash=code * 64, results=[tried]))
     text = write_work_log(read(log), log.parent / "page")[1].read_text()
     assert "| `conv: sectors` | 64 | 16 | 0.250× |" in text
+
+
+def test_counters_are_those_of_all_launches_of_a_kernel(log: Path, tmp_path: Path) -> None:
+    """Whatever their grids are."""
+    (tmp_path / "variant.py").write_text(
+        "from mini_dnn.variant import Launch, Variant\n"
+        "VARIANT = Variant(op='conv2d', idea='a copy', plan=lambda s: [\n"
+        "    Launch('copy', (blocks,), (64,), ('x', 'y', s.N * s.H * s.W)) for blocks in (1, 2)])\n"
+    )
+    (tmp_path / "kernel.cu").write_text(
+        'extern "C" __global__ void copy(const float* x, float* y, int n) {\n'
+        "  const int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "  if (i < n) y[i] = x[i];\n}\n"
+    )
+    words = ["profile", str(tmp_path), "--tool", "emulator", "--shapes", "2,1,8,8,1,1,1"]
+    assert main([*words, "--log", str(log)]) == 0
+    (tried,) = read(log).entries[-1].results
+    assert tried.counters["copy: l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"] == 2 + 4
 
 
 def test_a_page_replaces_only_its_own_kind(log: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -168,7 +168,10 @@ def _elsewhere(args: argparse.Namespace, variants: Sequence[Variant], asked: Ask
             todo.at_random(variant, name, problem)
     folder = Path(f"{args.out}.parts")
     with logged(args, variants) as trial:
-        print(f"executor  {args.executor}: {len(todo.items)} measurements", flush=True)
+        print(
+            f"executor  {args.executor}: {len(todo.items)} measurement{'s' * (len(todo.items) != 1)}",
+            flush=True,
+        )
         trial.verdict = "measured; agrees with float64"
         record = todo.run(find_engine(args.executor, profile), folder, _printer(asked, trial))
         trial.device = record.device.name

@@ -30,7 +30,7 @@ from mini_dnn.pictures.labels import Labels
 from mini_dnn.pictures.recipe import IMAGENET, Recipe
 from mini_dnn.pictures.sources import DECODED_SHARD, SHARD, sources
 from mini_dnn.progress import Bar
-from mini_dnn.work import EXECUTORS
+from mini_dnn.work import EXECUTORS, digest
 
 MOST_RECIPE_BYTES = 1 << 16
 
@@ -153,7 +153,8 @@ def _run(args: argparse.Namespace, outputs: Outputs) -> int:
         }
         _say_what(outputs.head, classifier, opened, found.count)
         weights = hashlib.sha256(classifier.weights_file.read_bytes()).hexdigest()
-        about = [describe["network"], weights, describe["recipe"], opened.code, opened.kind, args.top]
+        code = [digest(), opened.code]
+        about = [describe["network"], weights, describe["recipe"], *code, opened.kind, args.top]
         kept = Kept(outputs.kept if found.count > args.shard or args.executor else None, about)
         stack.push(lambda kind, *_: kind is not None and _say_kept(outputs.kept))
         writer = stack.enter_context(outputs.open(describe, classifier.classes, bool(labels)))

@@ -21,11 +21,12 @@ from mini_dnn.measuring.kept import Answers, Kept
 from mini_dnn.measuring.machine import cpu_name
 from mini_dnn.measuring.pictures import Classifier
 from mini_dnn.measuring.pipeline import Spent
+from mini_dnn.paths import ROOT
 from mini_dnn.pictures.feed import MANY
 from mini_dnn.pictures.sources import Sources
 from mini_dnn.running.team import Team
 from mini_dnn.variant import Variant, find
-from mini_dnn.work import find_engine, read_profile
+from mini_dnn.work import digest, find_engine, read_profile
 
 HOST = "cpu"
 
@@ -83,7 +84,7 @@ def _by_engine(args: argparse.Namespace, job: Job, found: Sources, folder: Path 
         device, kind, code = "", HOST, None
     else:
         device = kind = args.device
-        code = code_of(find(job.impl)) if job.impl else "best"
+        code = code_of(find(job.impl)) if job.impl else digest(ROOT / "networks")  # a worker chooses one
     profile = read_profile(args.profile, args.executor)
     job = replace(job, workers=args.workers or profile.cpus, many=False)
     elsewhere = Elsewhere(find_engine(args.executor, profile), folder, job, device)

@@ -183,12 +183,10 @@ def _emulator(args: argparse.Namespace, variant: Variant, problems: Mapping[str,
             profile = found[name] = emulated.profile(variant, problem, chosen, larger)
             lines = _say(["", *emulated.summary(name, profile)])
             trial.notes += [line.strip() for line in lines if line.strip()]
-            figures = {
-                f"{kernel.kernel}: {metric}": float(value)
-                for kernel in profile.kernels
-                for metric, value in kernel.metrics.items()
-            }
-            trial.add(variant.name, Tried(problem=name, shape=problem.fields, counters=figures))
+            figures: Counter[str] = Counter()  # a kernel may be launched with several grids
+            for kernel in profile.kernels:
+                figures.update({f"{kernel.kernel}: {name}": n for name, n in kernel.metrics.items()})
+            trial.add(variant.name, Tried(problem=name, shape=problem.fields, counters=dict(figures)))
     write_json("--json", args.json, emulated.as_json(variant, found))
     return 0
 

@@ -287,5 +287,7 @@ def _by_protocol(
         for other in more.others:
             ready.prepared.stream.follow(other)
         ready.prepared(addresses)
+        for other in more.others:  # later work there may read the results, or overwrite the operands
+            ready.site.device.foreign_stream(other).follow(ready.site.stream)
         CALLS.hold(ready.prepared.stream.mark(), (more.owners, results))
     return tuple(handed_over(result, more.owners[0]) for result in results) if new else results

@@ -27,6 +27,7 @@ VERSION = 1
 MARK = "work_log"  # the field with the version; no other file of mini_dnn has it
 MOST_BYTES = 64 << 20
 MOST_RESULTS = 1_000  # of an entry
+MOST_COUNTERS = 2_000  # of a result: about 13 for each kernel
 MOST_CHARACTERS = 10_000  # of a text
 UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # characters that `Words` does not accept
 
@@ -41,7 +42,7 @@ class Tried:
     layer_ms: Level | None = None
     of_roofline: Level | None = None
     max_error: Level | None = None  # against float64
-    counters: Annotated[dict[Name, Finite], Meta(max_length=200)] = field(default_factory=dict)
+    counters: Annotated[dict[Name, Finite], Meta(max_length=MOST_COUNTERS)] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +167,8 @@ def read(path: Path) -> WorkLog:
     log = parse(path, content)
     if not log.entries and not _has_mark(content):
         raise DataError(
-            f"--log {path} has no entry of a work log; 'run.py check --impl NAME --log {path}' writes one"
+            f"--log {path} has no entry of a work log; name a file that another verb wrote with this flag, "
+            "such as 'run.py check --impl NAME --log FILE'"
         )
     return log
 

@@ -180,7 +180,7 @@ def _occupancy(kernel: Kernel) -> str:
     if limiters:
         blocks = kernel.metrics[LIMIT + limiters[0]]
         names = " and ".join(LIMITERS.get(name, (name.replace("_", " "), ""))[0] for name in limiters)
-        parts.append(f"{blocks:.0f} blocks per SM, limited by {names}")
+        parts.append(f"{blocks:.0f} block{'s' * (blocks != 1)} per SM, limited by {names}")
     registers = kernel.first("launch__registers_per_thread")
     parts += [f"{registers:.0f} registers per thread"] if registers is not None else []
     shared = kernel.first("launch__shared_mem_per_block")

@@ -11,9 +11,11 @@ from typing import Any
 
 from mini_dnn.checking.launches import shared_limit
 from mini_dnn.checking.limits import verdict
+from mini_dnn.device.base import Defines
 from mini_dnn.device.emulator.build import words_of
 from mini_dnn.device.emulator.compiler import find_compiler
 from mini_dnn.device.emulator.counted import CountedEmulator
+from mini_dnn.device.emulator.emulator import EmulatorModule
 from mini_dnn.errors import MiniDnnError
 from mini_dnn.profiling import advice
 from mini_dnn.profiling.bracket import Bracket, Larger, bracket, enlarged, moved_bytes, together
@@ -57,15 +59,31 @@ class Profile:
         return together([self.bracket(kernel) for kernel in self.kernels])
 
 
-def count(variant: Variant, problem: Any, threads: int | None = None) -> tuple[Counters, ...]:
+class _Older(CountedEmulator):
+    """Compiles kernels in the form for GPUs before compute capability 9.0: see ``mini_dnn/ptx.cuh``."""
+
+    def compile(self, source: Path, defines: Defines) -> EmulatorModule:
+        """Compile a kernel file with counters."""
+        return super().compile(source, {**defines, "PTX_NO_BULK": 1, "PTX_NO_WGMMA": 1})
+
+
+def count(
+    variant: Variant, problem: Any, threads: int | None = None, arch: int = CountedEmulator.arch
+) -> tuple[Counters, ...]:
     """Run a variant once in the emulator, on random data, and count.
+
+    Parameters
+    ----------
+    arch
+        The compute capability, times ten. Some variants have other tiles and instructions on older GPUs.
 
     Raises
     ------
     MiniDnnError
-        The variant does not run in the emulator.
+        The variant does not run in the emulator, or needs a newer GPU.
     """
-    with closing(CountedEmulator(threads)) as device:
+    with closing(CountedEmulator(threads) if arch >= CountedEmulator.arch else _Older(threads)) as device:
+        device.arch, device.max_shared_bytes = arch, shared_limit(arch)
         run(variant, problem, variant.operation.inputs(problem, seed=0), device)
         return tuple(counters(device.launches))
 
@@ -78,7 +96,7 @@ def profile(variant: Variant, problem: Any, gpu: Gpu, larger: Any = None) -> Pro
     larger
         The same problem with a larger batch, for which the brackets are computed.
     """
-    kernels = count(variant, problem)
+    kernels = count(variant, problem, arch=gpu.arch)
     if larger is None or larger.batch == problem.batch or variant.limit_for(larger):
         return Profile(problem, kernels, gpu)
     few, many = (variant.planned(one, shared_limit(gpu.arch)) for one in (problem, larger))
@@ -238,8 +256,11 @@ def _as_kernel(kernel: Counters, fits: Occupancy, known: int | None) -> Kernel:
 
 def _occupancy(fits: Occupancy, known: int | None) -> str:
     least = [advice.LIMITERS[name][0] for name, blocks in fits.limits.items() if blocks == fits.blocks]
-    text = f"{fits.percent:.0f}% possible on {fits.gpu.name}, {fits.blocks} blocks per SM, "
-    text += f"limited by {' and '.join(least)}"
+    if not fits.blocks:
+        needed = " and ".join(least)
+        return f"none: a block needs more {needed} than an SM of {fits.gpu.name} has, so it cannot run there"
+    blocks = f"{fits.blocks} block{'s' * (fits.blocks > 1)} per SM"
+    text = f"{fits.percent:.0f}% possible on {fits.gpu.name}, {blocks}, limited by {' and '.join(least)}"
     if known is None:
         return text + "; without nvcc, the number of registers is unknown and may allow fewer"
     return text + f"; {known} registers per thread"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,19 @@ class Results:
     unverified: Sequence[Path]  # files of older versions, which have no checksum
 
 
+@dataclass
+class _Contents:
+    """The contents of files by kind, each in the order of the start times."""
+
+    bench: list[Run] = field(default_factory=list)
+    growth: list[Run] = field(default_factory=list)  # of files on serving
+    servings: list[Serving] = field(default_factory=list)
+    libraries: list[tuple[str, list[Peer]]] = field(default_factory=list)  # with start times
+    savings: list[Savings] = field(default_factory=list)
+    batches: list[Batches] = field(default_factory=list)
+    unverified: list[Path] = field(default_factory=list)  # files without a checksum
+
+
 def results_files(given: Sequence[Path]) -> list[Path]:
     """Return the files to read: those given, the ``*.json`` files of a given folder, or the stored ones.
 
@@ -76,29 +89,30 @@ def load(files: Iterable[Path]) -> Results:
         names file and field.
     """
     files = list(files)
-    bench, growth, servings, of_peers, savings, batches, unverified = _read(files)
-    _check_number([row for _, rows in (*bench, *growth) for row in rows], files)
-    latest = {_key(row): row for _, rows in bench for row in rows}
+    found = _read(files)
+    _check_number([row for _, rows in (*found.bench, *found.growth) for row in rows], files)
+    latest = {_key(row): row for _, rows in found.bench for row in rows}
     if not latest:
         names = ", ".join(map(str, files))
-        others = servings or of_peers or savings or batches
+        others = found.servings or found.libraries or found.savings or found.batches
         beside = " (files of other kinds are shown with op times of the same device)" if others else ""
         raise DataError(f"{names}: no rows, so nothing was measured{beside}. Measure again: {MEASURE}")
-    for _, rows in growth:
+    for _, rows in found.growth:
         for row in rows:  # growth rows of the present code; a complete run of that code is preferred
             before = latest.get(_key(row))
             if before is None or before.layer_ms is None or before.code_hash != row.code_hash:
                 latest[_key(row)] = row
-    runs = sorted([*bench, *growth], key=_started)
+    runs = sorted([*found.bench, *found.growth], key=_started)
+    of_peers = [peer for _, rows in found.libraries for peer in rows]
     return Results(
         records=[record for record, _ in runs],
         rows=list(latest.values()),
         runs=[row for _, rows in runs for row in rows],
         peers=list({peer.key: peer for peer in of_peers}.values()),
-        servings=servings,
-        savings=savings,
-        batches=batches,
-        unverified=unverified,
+        servings=found.servings,
+        savings=list({(one.content.device.name, one.content.op): one for one in found.savings}.values()),
+        batches=found.batches,
+        unverified=found.unverified,
     )
 
 
@@ -117,45 +131,38 @@ def _check_number(rows: Sequence[Row], files: Sequence[Path]) -> None:
             )
 
 
-def _read(
-    files: Iterable[Path],
-) -> tuple[list[Run], list[Run], list[Serving], list[Peer], list[Savings], list[Batches], list[Path]]:
-    """Return the runs of ``bench``, growth runs, serving, libraries, savings and networks, with start times.
-
-    The last list has the files without a checksum.
-    """
-    bench: list[Run] = []
-    growth: list[Run] = []
-    servings: list[Serving] = []
-    libraries: list[tuple[str, list[Peer]]] = []
-    savings: list[Savings] = []
-    batches: list[Batches] = []
-    unverified: list[Path] = []
+def _read(files: Iterable[Path]) -> _Contents:
+    """Read files of all kinds, and sort each kind by start time."""
+    found = _Contents()
     for file in files:
-        content = read_json(file)
-        unverified += [] if is_verified(content) else [file]
-        schema = content.get("schema")
-        if schema in peers.SCHEMAS:
-            libraries.append(peers.read(content, file))
-        elif schema in SAVINGS:
-            savings.append(Savings(file, savings_file(content, file)))
-        elif schema == BATCHES:
-            batches.append(Batches(file, batches_file(content, file)))
-        elif schema in SERVING_SCHEMAS:
-            found = serving_file(content, file)
-            servings.append(Serving(file, found))
-            record = Record.of(found, file=file, schema=SCHEMA, verified=is_verified(content))
-            growth.append((record, of_growth(found.growth, record)))
-        else:
-            bench.append(_bench(content, file))
-    servings.sort(key=lambda serving: serving.content.started)
-    libraries.sort(key=lambda pair: pair[0])
-    of_peers = [peer for _, rows in libraries for peer in rows]
-    savings.sort(key=lambda one: one.content.started)
-    batches.sort(key=lambda one: one.content.started or "")
-    latest = {(one.content.device.name, one.content.op): one for one in savings}
-    runs = sorted(bench, key=_started), sorted(growth, key=_started)
-    return *runs, servings, of_peers, list(latest.values()), batches, unverified
+        _add(found, file)
+    for runs in (found.bench, found.growth):
+        runs.sort(key=_started)
+    found.servings.sort(key=lambda one: one.content.started)
+    found.libraries.sort(key=lambda pair: pair[0])
+    found.savings.sort(key=lambda one: one.content.started)
+    found.batches.sort(key=lambda one: one.content.started or "")
+    return found
+
+
+def _add(found: _Contents, file: Path) -> None:
+    """Read a file, and add its content to that of its kind."""
+    content = read_json(file)
+    verified, schema = is_verified(content), content.get("schema")
+    found.unverified += [] if verified else [file]
+    if schema in peers.SCHEMAS:
+        found.libraries.append(peers.read(content, file))
+    elif schema in SAVINGS:
+        found.savings.append(Savings(file, savings_file(content, file)))
+    elif schema == BATCHES:
+        found.batches.append(Batches(file, batches_file(content, file)))
+    elif schema in SERVING_SCHEMAS:
+        serving = serving_file(content, file)
+        found.servings.append(Serving(file, serving))
+        record = Record.of(serving, file=file, schema=SCHEMA, verified=verified)
+        found.growth.append((record, of_growth(serving.growth, record)))
+    else:
+        found.bench.append(_bench(content, file))
 
 
 def _started(run: Run) -> str:

@@ -21,7 +21,7 @@ from mini_dnn.ops.problem import exactly, shape_of
 from mini_dnn.running.execute import Execution
 from mini_dnn.running.parts import largest_part
 from mini_dnn.running.runner import Progress, check_runnable
-from mini_dnn.running.timing import Timed, Timing, time_op
+from mini_dnn.running.timing import Timed, Timing, time_kernels
 from mini_dnn.variant import Planned, Variant
 
 # Batches in flight. One is being copied, one is being computed, the last kernel of one waits for room on the
@@ -260,7 +260,7 @@ class Resident:
 
     def time(self, timing: Timing) -> Timed:
         """Time all kernels of a full batch. On a device without a clock, there are no samples."""
-        return time_op(self._slots[0].execution.kernels, self._device, timing)
+        return time_kernels(self._slots[0].execution, self._device, timing)
 
     def close(self) -> None:
         """Free the memory on the device."""

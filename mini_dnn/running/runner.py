@@ -17,7 +17,7 @@ from mini_dnn.progress import SILENCE_S, running
 from mini_dnn.running.execute import Execution, compile_others
 from mini_dnn.running.parts import cut, empty_outputs, entries, largest_part
 from mini_dnn.running.spans import Span
-from mini_dnn.running.timing import NO_TIMING, NOT_TIMED, Timed, Timing, op_of, time_on_host, time_op
+from mini_dnn.running.timing import NO_TIMING, NOT_TIMED, Timed, Timing, time_kernels, time_on_host, time_op
 from mini_dnn.variant import Planned, Variant
 
 OVERLAPPED_RUNS = 5  # runs; the layer time is their median
@@ -254,8 +254,7 @@ def _run_once(
     outputs: Arrays, execution: Execution, device: Device, timing: Timing
 ) -> tuple[float, Timed, tuple[Span, ...]]:
     """Make the timed runs, then one whose results are copied out; return the seconds that this one took."""
-    with op_of(execution, device, timing) as op:
-        timed = time_op(op, device, timing)
+    timed = time_kernels(execution, device, timing)
     again = time.perf_counter()
     execution.kernels()
     for name, out in outputs.items():

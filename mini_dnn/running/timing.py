@@ -103,6 +103,12 @@ def time_op(op: Callable[[], None], device: Device, timing: Timing) -> Timed:
     return Timed(tuple(repeat(once, timing)), settled)
 
 
+def time_kernels(execution: Execution, device: Device, timing: Timing) -> Timed:
+    """Time all steps of a plan except the set-up and the copies from and to the host: see `time_op`."""
+    with op_of(execution, device, timing) as op:
+        return time_op(op, device, timing)
+
+
 def warm_up(once: Callable[[], float], timing: Timing) -> bool:
     """Run until op times settle; return whether they did. An idle GPU raises its clock only under load."""
     if timing.warm_up == 0:

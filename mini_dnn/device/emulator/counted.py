@@ -69,7 +69,7 @@ class CountedLaunch:
     grid: tuple[int, ...]
     block: tuple[int, ...]
     shared_bytes: int  # dynamic
-    static_bytes: int
+    static_bytes: int  # of the arrays that it used; other kernels of the file may declare more
     arrays: tuple[CountedArray, ...]
     names: tuple[str, ...]
     places: dict[int, Place]
@@ -165,6 +165,8 @@ class CountedEmulator(EmulatorDevice):
             CArray(offset % 2**64, _nbytes(array), i, Space.SHARED)
             for i, (offset, array) in enumerate(shared, len(arrays))
         ]
+        dynamic = [variable.offset for variable in symbols.shared if variable.nbytes < 0]
+        static = {i: a for i, (offset, a) in enumerate(shared, len(arrays)) if offset not in dynamic}
         arrays += [array for _, array in shared]
         lists = (CArray * len(watched))(*watched), (CArray * len(own))(*own)
         blocks = (ctypes.c_uint64 * len(self._blocks))(*self._blocks)
@@ -181,7 +183,7 @@ class CountedEmulator(EmulatorDevice):
                 grid=grid,
                 block=block,
                 shared_bytes=shared_bytes,
-                static_bytes=sum(v.nbytes for v in symbols.shared if v.is_array and v.nbytes > 0),
+                static_bytes=sum(_nbytes(array) for i, array in static.items() if i in totals["array"]),
                 arrays=tuple(
                     replace(array, footprint=int(self._lib.emulator_count_footprint(i)))
                     for i, array in enumerate(arrays)
