@@ -1,10 +1,24 @@
-"""Stand-ins for Slurm's commands, which run jobs as local processes."""
+"""Stand-ins for Slurm's commands, which run jobs as local processes, and a profile of a cluster."""
 
 import os
 from pathlib import Path
 
 import pytest
 
+from mini_dnn.work import Profile
+
+PROFILE = Profile(
+    partition="gpu",
+    account="ece408",
+    constraint="a40",
+    gpus_per_node=1,
+    cpus=2,
+    memory_gb=16,
+    minutes=20,
+    jobs_at_once=3,
+    setup=("module load cuda/12.4",),
+    sbatch={"reservation": "class"},
+)
 # The behaviour that submitit relies on: an id is printed, and tasks run in the background.
 SBATCH = """#!/bin/bash
 set -eu

@@ -14,7 +14,7 @@ from mini_dnn import ops
 from mini_dnn.cli import bench as verb
 from mini_dnn.cli import main
 from mini_dnn.device.code_hash import code_hash
-from mini_dnn.errors import CheckError
+from mini_dnn.errors import CheckError, DeviceError
 from mini_dnn.measuring import bench, ceilings
 from mini_dnn.measuring.bench import CHECKED, Bench
 from mini_dnn.measuring.files import bench_file, read_json, write
@@ -187,6 +187,19 @@ def test_variants_of_several_operations(tmp_path: Path, capsys: pytest.CaptureFi
 def test_wrong_use(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", *words, "--device", "emulator"]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_bench_without_a_gpu_names_what_needs_none(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def lacks(_: str) -> Clocked:
+        raise DeviceError("there is no driver")
+
+    monkeypatch.setattr(verb, "open_device", lacks)
+    assert main(["bench", "softmax"]) == 2
+    assert "bench measures on a GPU: there is no driver. Without a GPU, 'run.py profile' estimates" in (
+        capsys.readouterr().err
+    )
 
 
 def test_rows_are_handed_on_as_they_come(device: Clocked) -> None:

@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 
 from mini_dnn.cli import common, main
-from mini_dnn.device import Device
-from mini_dnn.errors import DeviceError
 from mini_dnn.paths import ROOT
 from mini_dnn.report.page import TITLE
 
@@ -188,18 +186,6 @@ def test_bench_writes_what_a_figure_needs(capsys: pytest.CaptureFixture[str], tm
     assert len(record["rows"][2]["code_hash"]) == 64
     assert len(record["rows"][2]["source_hash"]) == 64
     assert record["rows"][3]["flops"] == 2 * 16 * 196 * 20 * 34 * 34
-
-
-def test_bench_without_a_gpu_names_what_needs_none(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def lacks(_: str) -> Device:
-        raise DeviceError("there is no driver")
-
-    monkeypatch.setattr("mini_dnn.cli.bench.open_device", lacks)
-    status, _, err = run(capsys, "bench", "softmax")
-    assert status == 2
-    assert "bench measures on a GPU: there is no driver. Without a GPU, 'run.py profile' estimates" in err
 
 
 def test_bench_keeps_what_it_has_when_a_later_variant_fails(
