@@ -139,9 +139,14 @@ def test_stack_overflow(kernels: Kernels, barrier: int) -> None:
     assert shallow[1] == sum(range(50))
     with pytest.raises(LaunchError, match="overflowed its stack of 64 KB"):
         kernels("deep", (1,), (3,), np.array([10**6, 0], INT), INT(barrier))
-    with pytest.raises(LaunchError, match=": a thread overflowed its stack of 64 KB"):
+    with pytest.raises(LaunchError, match="overflowed its stack of 64 KB"):
         kernels("deep", (1,), (3,), np.array([400, 0], INT), INT(1))  # it only reaches the next stack
     kernels("deep", (1,), (3,), shallow, INT(barrier))
+
+
+def test_stack_overflow_that_is_noticed_at_the_end(kernels: Kernels) -> None:
+    with pytest.raises(LaunchError, match=": a thread overflowed its stack of 64 KB"):
+        kernels("deep_alone", (1,), (2,), np.array([300, 0], INT))
 
 
 def test_vector_types(kernels: Kernels) -> None:
