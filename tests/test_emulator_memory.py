@@ -146,6 +146,11 @@ def test_stack_overflow(kernels: Kernels, barrier: int) -> None:
     kernels("deep", (1,), (3,), shallow, INT(barrier))
 
 
+def test_stack_overflow_that_is_noticed_at_the_end(kernels: Kernels) -> None:
+    with pytest.raises(LaunchError, match=": a thread overflowed its stack of 64 KB"):
+        kernels("deep_alone", (1,), (2,), np.array([300, 0], INT))
+
+
 def test_vector_types(kernels: Kernels) -> None:
     v = np.arange(32, dtype=np.float32).reshape(8, 4)
     k = np.arange(32, dtype=INT).reshape(8, 4)

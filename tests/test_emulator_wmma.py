@@ -73,7 +73,7 @@ def test_many_warps_and_a_long_sum(kernels: Kernels) -> None:
 
 
 def test_a_partial_warp_is_refused(kernels: Kernels) -> None:
-    with pytest.raises(LaunchError, match="mma_sync needs all 32 lanes"):
+    with pytest.raises(LaunchError, match=r"wmma::mma_sync \(wmma.cu:\d+\) needs all 32 lanes"):
         kernels(
             "many_warps", (1,), (24,), *np.zeros((2, 256), np.float16), np.zeros(256, np.float32), INT(16)
         )

@@ -158,3 +158,11 @@ extern "C" __global__ void prefix_of_blelloch(float* x, float* y, float* part, i
   __syncthreads();
   y[2 * t] = s[2 * t], y[2 * t + 1] = s[2 * t + 1];
 }
+
+// launch: 1, 32
+extern "C" __global__ void copies_to_global_memory(const float* x, float* y, float* part, int* flags) {
+  part[threadIdx.x] = x[threadIdx.x];
+  ptx::cp_async<4>(y + threadIdx.x, x + threadIdx.x);  // expect: fault
+  ptx::cp_async_commit();
+  ptx::cp_async_wait<0>();
+}

@@ -1,5 +1,7 @@
 // Shuffles from lanes that the mask does not name, or that have returned: the value is undefined, and a mistake if it
-// counts.
+// counts. Products and matrices that half of a warp calls.
+#include <mma.h>
+#include <mini_dnn/ptx.cuh>
 
 // launch: 1, 32
 extern "C" __global__ void half_of_a_warp(float* x, float* y, float* part, int* flags) {
@@ -56,4 +58,35 @@ extern "C" __global__ void doubles_used(float* x, float* y, float* part, int* fl
   if (threadIdx.x >= 24) return;
   const double other = __shfl_down_sync(0xffffff, double(x[threadIdx.x]), 8);  // expect: warp-mask
   y[threadIdx.x] = float(other * 0.5);
+}
+
+// launch: 1, 32
+extern "C" __global__ void product_of_half_a_warp(float* x, float* y, float* part, int* flags) {
+  if (threadIdx.x >= 16) return;
+  float d[4] = {};
+  const unsigned a[4] = {}, b[2] = {};
+  ptx::mma_m16n8k16(d, a, b);  // expect: warp-mask
+  y[threadIdx.x] = d[0];
+}
+
+// launch: 1, 32
+extern "C" __global__ void fragments_of_half_a_warp(float* x, float* y, float* part, int* flags) {
+  using namespace nvcuda;
+  if (threadIdx.x >= 16) return;
+  wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> a;
+  wmma::fragment<wmma::matrix_b, 16, 16, 16, half, wmma::row_major> b;
+  wmma::fragment<wmma::accumulator, 16, 16, 16, float> d;
+  wmma::fill_fragment(a, 1.0f), wmma::fill_fragment(b, 1.0f), wmma::fill_fragment(d, 0.0f);
+  wmma::mma_sync(d, a, b, d);  // expect: warp-mask
+  y[threadIdx.x] = d.x[0];
+}
+
+// launch: 1, 32
+extern "C" __global__ void matrices_of_half_a_warp(float* x, float* y, float* part, int* flags) {
+  __shared__ __align__(16) half rows[8][8];
+  for (int i = threadIdx.x; i < 64; i += 32) rows[i / 8][i % 8] = __float2half(x[i]);
+  __syncthreads();
+  unsigned d[1];
+  if (threadIdx.x < 16) ptx::ldmatrix(d, rows[threadIdx.x % 8]);  // expect: warp-mask
+  if (threadIdx.x < 16) y[threadIdx.x] = d[0];
 }

@@ -72,6 +72,19 @@ extern "C" __global__ void deep(int* x, int barrier) {
   x[1] = recurse(x, 0);
 }
 
+__device__ __noinline__ int fill(volatile int* x, int depth) {
+  volatile int local[64];
+  for (int i = 0; i < 64; i++) local[i] = depth;
+  return depth < *x ? fill(x, depth + 1) + local[depth % 64] : 0;
+}
+// Another thread had a stack before, which is free again.
+extern "C" __global__ void deep_alone(int* x) {
+  __syncthreads();  // both threads have a stack
+  if (threadIdx.x == 0) return;
+  __syncthreads();  // the other one has returned
+  x[1] = fill(x, 0);
+}
+
 extern "C" __global__ void vectors(const float4* in, float2* out, const int4* k) {
   const float4 v = __ldg(&in[threadIdx.x]);
   const int4 i = k[threadIdx.x];

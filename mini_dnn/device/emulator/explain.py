@@ -25,7 +25,7 @@ def explain_stuck(text: str, source: Path, kernel: str, me: Party) -> Finding:
     found = [match for line in waits if (match := ABSENT.search(line))]
     if found:  # in a branch, a shuffle is more likely than __syncwarp, at which all lanes arrive
         absent = min(found, key=lambda match: match["call"] == "__syncwarp")
-        own = replace(own, place=_places([absent[0]], source)[0])
+        own = replace(own, place=next(iter(_places([absent[0]], source)), None))
         other = next((Party(p, me.block, ()) for p in places if p != own.place), None)
         what = (
             f"{absent['call']} waits for all lanes of its mask {absent['mask']}, "
@@ -44,7 +44,8 @@ def explain_warp(text: str, source: Path, kernel: str, me: Party) -> Finding:
     cures = {"wgmma": "product", "setmaxnreg": "registers"}
     cure = next((cures[word] for word in cures if what.startswith(word)), "warp-mask")
     cure = "tile" if "same tile" in what else "group" if "_group" in what or "block_tile" in what else cure
-    return Finding("warp-mask", what, kernel, replace(me, place=places[0]), cure=CURES[cure])
+    me = replace(me, place=places[0] if places else None)
+    return Finding("warp-mask", what, kernel, me, cure=CURES[cure])
 
 
 def explain_endless(what: str, text: str, source: Path, kernel: str, me: Party) -> Finding:

@@ -20,6 +20,7 @@ MAX_THREADS = 1024
 SLOT = 128  # bytes for each argument; the largest one is a tensor map
 MAP_FIELDS = "<QQ2Q3I3I3IIQ3I"  # of include/emulator/tensor_map.h
 MAP_MARK = 0x70616D2D7264646E
+UNKNOWN = 0xFFFFFFFF  # as a block of Failure in runtime/worker.h
 
 KINDS = {"b": Kind.BOOLEAN, "i": Kind.INTEGER, "u": Kind.INTEGER, "f": Kind.FLOATING}  # NumPy's letters
 C_NAMES = {
@@ -174,7 +175,7 @@ def _tensor_map(what: str, arg: MappedBuffer) -> bytes:
 def describe_failure(what: str, failure: CFailure, memory: Memory) -> str:
     """Describe what went wrong in a launch, and where."""
     thread, block = tuple(failure.thread), tuple(failure.block)
-    where = f"thread {thread} of block {block}"
+    where = "a thread" if block[0] == UNKNOWN else f"thread {thread} of block {block}"
     text = failure.text.decode(errors="replace")
     match FailureKind(failure.kind):
         case FailureKind.DEADLOCK:

@@ -185,12 +185,13 @@ void check_waited(Barrier& barrier, unsigned thread);  // of its block, for all 
 void check_phase_completed(Barrier& barrier);
 void check_product_reads(const Product& product);
 void check_registers(const Product& product, const float* d, const unsigned* a, const void* call);  // of this thread
-void note_sums(const Product& product);
+void note_sums_made(const Product& product);
+void note_sums_waited(const Product& product);
 void check_product_started(Product& product);
 void check_product_read_again(const Product& product);  // another lane was first
 void check_product_committed(const Product& product);
 void check_product_made(const Product& product);
-void check_products_waited(unsigned warp);                                 // it has waited for products, which are made
+void check_product_waited(const Product& product);                         // by its warp, and it is made
 void check_product_left(const Product& product);                           // at the end of the block
 void check_sums_under_way(const Product& product, const void* wait_call);  // ends the launch
 #else
@@ -213,7 +214,7 @@ inline void check_product_started(Product&) {}
 inline void check_product_read_again(const Product&) {}
 inline void check_product_committed(const Product&) {}
 inline void check_product_made(const Product&) {}
-inline void check_products_waited(unsigned) {}
+inline void check_product_waited(const Product&) {}
 inline void check_product_left(const Product&) {}
 inline void check_sums_under_way(const Product&, const void*) {}
 #endif

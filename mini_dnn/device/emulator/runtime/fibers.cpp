@@ -66,4 +66,9 @@ bool stack_overflowed(Worker& w, const void* fault) {
   return found;
 }
 
+void note_overflow(Failure& failure) {
+  failure.kind = FailureKind::stack_overflow;
+  memset(failure.block, 0xff, sizeof failure.block);
+}
+
 }  // namespace emulator

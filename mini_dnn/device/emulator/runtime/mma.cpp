@@ -65,7 +65,7 @@ void make(void* const* products) {
 }  // namespace
 
 void mma_sync(void* const* products, unsigned arrived) {
-  if (arrived != ~0u) fail("mma.sync needs all 32 lanes of a warp; found mask 0x%08x", arrived);
+  require_all_lanes(arrived);
   const auto& first = *static_cast<const WarpProduct*>(products[0]);
   if (first.element == Element::tf32)
     make<Element::tf32, 8>(products);

@@ -60,7 +60,7 @@ void run_share(Pool& pool, Worker& w, int index) {
   count_launch_ended(w);
   release_fibers(w);  // the launch may have ended in the middle of a block
   if (w.abandoned) return;
-  if (stack_overflowed(w, nullptr)) w.failure.kind = FailureKind::stack_overflow;
+  if (stack_overflowed(w, nullptr)) note_overflow(w.failure);
   if (w.failure.kind == FailureKind::none) return;
   std::lock_guard lock(pool.mutex);
   if (pool.failure.kind == FailureKind::none) pool.failure = w.failure;

@@ -56,12 +56,8 @@ void check_sums(const WarpProducts& w, const Awaited& awaited, Site site) {
 
 // The lanes of a warp have met at a wait, or some have returned, one of which may run this.
 void await(void* const* arguments, unsigned arrived) {
-  const unsigned first = __builtin_ctz(arrived);
-  const Wait& wait = this_worker->warps[linear_thread / WARP].fibers[first]->wait;
-  const char* file = wait.site.file_name();
-  const unsigned line = wait.site.line();
-  if (arrived != ALL_LANES)
-    fail_warp("wgmma_wait (%s:%u) needs all 32 lanes of a warp; found mask 0x%08x", file, line, arrived);
+  require_all_lanes(arrived);
+  const Site site = this_worker->warps[linear_thread / WARP].fibers[0]->wait.site;
   WarpProducts& w = of_this_warp();
   const unsigned products = w.end(), groups = w.first_group + unsigned(w.groups.size());
   for (unsigned lane = 0; lane < WARP; lane++)
@@ -69,13 +65,13 @@ void await(void* const* arguments, unsigned arrived) {
       fail_warp(
           "wgmma_wait (%s:%u) needs the same from all lanes of a warp, and lane %u has started %u products in %u "
           "groups, others %u in %u",
-          file, line, lane, w.started[lane], w.committed[lane], products, groups);
+          site.file_name(), site.line(), lane, w.started[lane], w.committed[lane], products, groups);
   const auto& mine = *static_cast<const Awaited*>(arguments[linear_thread % WARP]);
   const unsigned left = std::min<size_t>(mine.groups, w.groups.size()), over = w.groups.size() - left;
   if (over) w.waited = w.groups[over - 1];
   w.groups.erase(w.groups.begin(), w.groups.begin() + over);
   w.first_group += over;
-  check_sums(w, mine, wait.site);
+  check_sums(w, mine, site);
   make_awaited(linear_thread / WARPGROUP);
 }
 
@@ -102,13 +98,10 @@ unsigned long long describe_matrix(const void* p, unsigned leading, unsigned str
 
 // The lanes of a warp have met at a setmaxnreg, or some have returned.
 void count_registers(void* const* arguments, unsigned arrived) {
-  const Wait& wait = this_worker->warps[linear_thread / WARP].fibers[__builtin_ctz(arrived)]->wait;
-  if (arrived != ALL_LANES)
-    fail_warp("setmaxnreg (%s:%u) needs all 32 lanes of a warp; found mask 0x%08x", wait.site.file_name(),
-              wait.site.line(), arrived);
+  require_all_lanes(arrived);
   WarpProducts& w = of_this_warp();
   w.registers = (w.registers ^ *static_cast<const int*>(arguments[linear_thread % WARP])) * 0x9e3779b97f4a7c15 + 1;
-  w.latest_registers = wait.site;
+  w.latest_registers = this_worker->warps[linear_thread / WARP].fibers[0]->wait.site;
 }
 
 void set_registers(int count, bool more, Site site) {

@@ -223,7 +223,7 @@ struct Panel {
 #pragma GCC unroll 8
     for (int r = 0; r < BLOCK; r++) {
       const words both = (words)exponents[r];
-      product[r] = (ints)(larger(both >> 16, both & 0xffff) << 16) - (BIAS << FRACTION_BITS);
+      product[r] = (ints)((larger(both >> 16, both & 0xffff) << 16) - (uint32_t(BIAS) << FRACTION_BITS));
     }
   }
 

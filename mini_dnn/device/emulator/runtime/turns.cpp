@@ -32,7 +32,10 @@ OwnMemory own_memory(const void* code) {
 
 Turns::~Turns() {
   this_worker = &first_;
-  for (Worker* w : further_) count_launch_ended(*w);
+  for (Worker* w : further_) {
+    count_launch_ended(*w);
+    if (stack_overflowed(*w, nullptr)) note_overflow(first_.failure);
+  }
 }
 
 // Another one for a block; nullptr: there is no room. It exists as long as the process.

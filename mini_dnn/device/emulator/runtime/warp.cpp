@@ -80,6 +80,13 @@ void warp_barrier(unsigned mask, void* argument, WarpOperation operation, const 
   meet(mask, argument, operation, nullptr, name, site, CALL);
 }
 
+void require_all_lanes(unsigned arrived) {
+  if (arrived == ~0u) return;
+  const Wait& wait = this_worker->warps[linear_thread / WARP].fibers[__builtin_ctz(arrived)]->wait;
+  fail_warp("%s (%s:%u) needs all 32 lanes of a warp; found mask 0x%08x", wait.name, wait.site.file_name(),
+            wait.site.line(), arrived);
+}
+
 unsigned converged_lanes(Site site) {
   unsigned lanes;
   meet(~0u, &lanes, tell_arrived, std::bit_cast<const void*>(site), "__activemask", site, CALL);

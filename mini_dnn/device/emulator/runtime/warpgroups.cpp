@@ -89,12 +89,11 @@ void require_alike(const Product& p, const Product& first) {
 }
 
 // Forgets what a warp has waited for.
-void retire(WarpProducts& w, unsigned warp, unsigned made) {
-  const unsigned count = std::min(made, w.waited) - w.first;
-  if (!count) return;
-  check_products_waited(warp);
-  w.queue.erase(w.queue.begin(), w.queue.begin() + count);
-  w.first += count;
+void retire(WarpProducts& w, unsigned made) {
+  const auto first = w.queue.begin(), end = first + (std::min(made, w.waited) - w.first);
+  std::for_each(first, end, check_product_waited);
+  w.first += end - first;
+  w.queue.erase(first, end);
 }
 
 }  // namespace
@@ -121,7 +120,7 @@ void make_awaited(unsigned number) {
     for (Fiber* lane : warpgroup.waiters) this_worker->ready.push(lane);
     warpgroup.waiters.clear();
   }
-  for (unsigned i = 0; i < WARPS; i++) retire(warps[i], number * WARPS + i, warpgroup.made);
+  for (unsigned i = 0; i < WARPS; i++) retire(warps[i], warpgroup.made);
 }
 
 void require_products(const Worker& w) {

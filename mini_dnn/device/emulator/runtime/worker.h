@@ -91,9 +91,9 @@ enum class FailureKind : int {
 };
 struct Failure {
   FailureKind kind;
-  unsigned block[3], thread[3];
-  uint64_t address;  // of the fault
-  uint64_t pc;       // where, if a signal ended it
+  unsigned block[3], thread[3];  // all bits of `block` are set if it is not known
+  uint64_t address;              // of the fault
+  uint64_t pc;                   // where, if a signal ended it
   char text[4096];
 };
 
@@ -154,6 +154,7 @@ void release_fibers(Worker& worker);       // after a failure: all stacks are fr
 
 // Whether a stack was too small so far. `fault` is the address of a fault, if there was one.
 bool stack_overflowed(Worker& worker, const void* fault);
+void note_overflow(Failure& failure);  // of a thread that is not known
 
 // Of address space without memory, before and after each buffer and the stacks.
 size_t guard_bytes();

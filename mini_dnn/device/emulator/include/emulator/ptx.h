@@ -58,7 +58,7 @@ struct Rows {
 
 template <int count, bool transposed>
 EMULATOR_NOT_CHECKED void whole_warp(void* const* arguments, unsigned arrived) {
-  if (arrived != 0xffffffffu) fail("ldmatrix needs all 32 lanes of a warp; found mask 0x%08x", arrived);
+  require_all_lanes(arrived);
   for (int i = 0; i < count; i++) {
     uint16_t matrix[8][8];
     for (int r = 0; r < 8; r++) __builtin_memcpy(matrix[r], static_cast<const Rows*>(arguments[8 * i + r])->row, 16);
@@ -89,7 +89,7 @@ struct StoredRows {
 
 template <int count, bool transposed>
 EMULATOR_NOT_CHECKED void whole_warp_stores(void* const* arguments, unsigned arrived) {
-  if (arrived != 0xffffffffu) fail("stmatrix needs all 32 lanes of a warp; found mask 0x%08x", arrived);
+  require_all_lanes(arrived);
   for (int i = 0; i < count; i++) {
     uint16_t matrix[8][8];
     for (int lane = 0; lane < 32; lane++) {

@@ -22,7 +22,7 @@ struct Turned {
 };
 
 EMULATOR_NOT_CHECKED inline void turn(void* const* arguments, unsigned arrived) {
-  if (arrived != 0xffffffffu) fail("transpose_8x8 needs all 32 lanes of a warp; found mask 0x%08x", arrived);
+  require_all_lanes(arrived);
   uint16_t matrix[8][8];
   for (int lane = 0; lane < 32; lane++) {
     const unsigned pair = static_cast<const Turned*>(arguments[lane])->pair;

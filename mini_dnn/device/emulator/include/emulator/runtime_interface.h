@@ -36,6 +36,7 @@ int block_vote(Vote vote, bool predicate, Site site);  // the same, and returns 
 // `operation(arguments, arrived)` for all of them (it may be null). arguments[i] is what lane i passed.
 using WarpOperation = void (*)(void* const* arguments, unsigned arrived);
 void warp_barrier(unsigned mask, void* argument, WarpOperation operation, const char* name, Site site);
+void require_all_lanes(unsigned arrived);  // for an operation that needs them; otherwise ends the launch
 
 // The lanes that arrive at this call together. Waits until every other lane of the warp has exited or waits elsewhere.
 unsigned converged_lanes(Site site);

@@ -50,8 +50,7 @@ struct Parts {
 
 template <class D, class A, class B, class C>
 EMULATOR_NOT_CHECKED void whole_warp(void* const* arguments, unsigned arrived) {
-  if (arrived != 0xffffffffu)
-    emulator::fail_warp("wmma::mma_sync needs all 32 lanes of a warp; found mask 0x%08x", arrived);
+  require_all_lanes(arrived);
   constexpr bool halves = std::is_same_v<typename A::storage_element_type, __half>;
   constexpr int m = A::rows, k = A::columns, n = B::columns;
   constexpr int step = halves ? k : 4;  // for tf32, nvcc uses consecutive instructions with k = 4

@@ -53,8 +53,11 @@ void check_copy_started(Copy& copy) {
   const Check& c = the_check;
   const bool store = is_store(copy.kind), of_barrier = !store && copy.kind != CopyKind::cp_async;
   const int rank = shared_of(copy.shared());
-  if (rank < 0 || (rank != int(c.rank) && !of_barrier))
-    fail("an asynchronous copy was given an address that is not in shared memory where it must be");
+  if (rank < 0 || (rank != int(c.rank) && !of_barrier)) {
+    the_check.last_pc = pc_of(copy.call);
+    fail("the %s of %s is not in the shared memory of the block", store ? "source" : "destination",
+         copy_name(copy.kind, copy.multicast));
+  }
   check_not_gone(rank, copy.to, copy.bytes, copy_name(copy.kind, copy.multicast), pc_of(copy.call));
   copy_starts = true;
   copy.each_piece([&](const Piece& p) {
@@ -120,10 +123,15 @@ void check_product_read_again(const Product& product) {
 void check_product_committed(const Product& product) { flights.all[product.id].committed = true; }
 
 void check_product_made(const Product& product) {
-  note_sums(product);
+  note_sums_made(product);
   note_product_made(product.thread / WARP, flights.all[product.id].epoch);
   product.each_chunk(
       [&](const char* p) { each_word(p, CHUNK, [&](uint32_t& word) { word = word == product.id + 1 ? 0 : word; }); });
+}
+
+void check_product_waited(const Product& product) {
+  note_sums_waited(product);
+  note_product_waited(product.thread / WARP);
 }
 
 void check_product_left(const Product& product) {

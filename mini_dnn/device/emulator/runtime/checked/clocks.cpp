@@ -125,7 +125,7 @@ void note_product_made(unsigned warp, uint32_t started) {
   later(clocks.made[warp], started + 1);
 }
 
-void check_products_waited(unsigned warp) {
+void note_product_waited(unsigned warp) {
   BlockClocks& clocks = *the_check.clocks;
   std::copy_n(clocks.made + warp / 4 * 4, 4, clocks.waited[warp]);
 }

@@ -49,6 +49,7 @@ void clocks_block_met(BlockClocks& clocks);    // at a barrier of the block
 void clocks_cluster_met(BlockClocks& clocks);  // at one of the cluster that orders memory
 void clocks_warp_met(unsigned warp);
 void note_product_made(unsigned warp, uint32_t started);
+void note_product_waited(unsigned warp);
 void begin_later();                        // what this thread's warp does from now on is later than everything so far
 unsigned number_of(const void* mbarrier);  // in this block
 uint16_t lander_of(const Barrier& barrier);

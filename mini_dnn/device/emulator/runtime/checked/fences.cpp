@@ -11,12 +11,8 @@ namespace emulator {
 
 namespace {
 
-// Registers of a product as its thread left them; each thread has a stack of its own.
-struct Seen {
-  uint64_t hash, time;
-};
-
-// A thread's variables, from `start` on, when it called wgmma_fence() last, and the time of the call.
+// A thread's variables, from `start` on, when it called wgmma_fence() last, and the time of the call. Sums that
+// products have changed since are as these left them.
 struct Fenced {
   uint64_t time;
   const char* start;
@@ -29,8 +25,8 @@ struct {
   uint32_t proxy[MAX_CLUSTER][MAX_THREADS];     // when each thread called fence_proxy_async() last
   uint32_t barriers[MAX_CLUSTER][MAX_THREADS];  // or fence_mbarrier_init()
   Fenced registers[MAX_CLUSTER][MAX_THREADS];
-  uint64_t time;  // of products and of wgmma_fence()
-  std::unordered_map<const void*, Seen> seen;
+  uint64_t time;                                      // of waits for products and of wgmma_fence()
+  std::unordered_map<const float*, uint64_t> waited;  // when a thread waited for these sums; it has a stack of its own
 } fences;
 
 void begin() {
@@ -43,32 +39,28 @@ void begin() {
     for (Fenced& fenced : fences.registers[i]) fenced.time = 0;
   }
   fences.time = 0;
-  fences.seen.clear();
+  fences.waited.clear();
 }
 
 Fenced& my_fence() { return fences.registers[the_check.rank][linear_thread]; }
 
-uint64_t hash_of(const void* registers, size_t count) {
-  uint64_t hash = count;
-  for (size_t i = 0; i < count; i++)
-    hash = (hash ^ static_cast<const uint32_t*>(registers)[i]) * 0x9e3779b97f4a7c15 + (hash >> 29);
-  return hash;
+// Where these registers of a thread are in what it had at its last wgmma_fence(); nullptr: it did not have them.
+char* at_fence(Fenced& fenced, const void* registers, size_t bytes) {
+  const size_t at = static_cast<const char*>(registers) - fenced.start;
+  return at < fenced.bytes.size() && bytes <= fenced.bytes.size() - at ? &fenced.bytes[at] : nullptr;
 }
 
-// What a product has left in registers or found there, unless the thread has called wgmma_fence() since.
-const Seen* seen_since_fence(const void* registers) {
-  const auto found = fences.seen.find(registers);
-  const bool later = found != fences.seen.end() && found->second.time > my_fence().time;
-  return later ? &found->second : nullptr;
+bool is_changed(const void* registers, size_t bytes) {
+  const char* const before = at_fence(my_fence(), registers, bytes);
+  return before && memcmp(before, registers, bytes);
 }
 
-// Whether registers are not as a product or the thread's last wgmma_fence() has left them, whichever came later.
-bool is_changed(const void* registers, size_t count) {
-  if (const Seen* seen = seen_since_fence(registers)) return seen->hash != hash_of(registers, count);
-  const Fenced& fenced = my_fence();
-  const size_t at = static_cast<const char*>(registers) - fenced.start, bytes = 4 * count;
-  return at < fenced.bytes.size() && bytes <= fenced.bytes.size() - at && memcmp(&fenced.bytes[at], registers, bytes);
+bool waited_since_fence(const float* d) {
+  const auto found = fences.waited.find(d);
+  return found != fences.waited.end() && found->second > my_fence().time;
 }
+
+size_t bytes_of_sums(const Product& product) { return product.call.columns / 2 * sizeof(float); }
 
 }  // namespace
 
@@ -116,21 +108,28 @@ void check_barrier_fenced(const Barrier& barrier, const Copy& copy) {
 void check_registers(const Product& product, const float* d, const unsigned* a, const void* call) {
   begin();
   const bool adds = product.call.accumulate;
-  const char* const state = !my_fence().time                                  ? "first"
-                            : adds && is_changed(d, product.call.columns / 2) ? "sums"
-                            : !adds && seen_since_fence(d)                    ? "reused"
-                            : a && is_changed(a, 4)                           ? "operand"
-                                                                              : nullptr;
-  if (a) fences.seen[a] = {hash_of(a, 4), ++fences.time};
+  const char* const state = !my_fence().time                                ? "first"
+                            : adds && is_changed(d, bytes_of_sums(product)) ? "sums"
+                            : !adds && waited_since_fence(d)                ? "reused"
+                            : a && is_changed(a, 4 * sizeof *a)             ? "operand"
+                                                                            : nullptr;
   if (!state) return;
   note_finding(FindingKind::async, copy_name(CopyKind::product, false), state, product.b.start, CHUNK,
                this_thread(call));
   stop(FailureKind::finding);
 }
 
-void note_sums(const Product& product) {
+void note_sums_made(const Product& product) {
   begin();
-  for (const float* d : product.d) fences.seen[d] = {hash_of(d, product.call.columns / 2), ++fences.time};
+  Fenced* const lanes = fences.registers[the_check.rank] + product.thread / WARP * WARP;
+  for (unsigned i = 0; i < WARP; i++)
+    if (char* const before = at_fence(lanes[i], product.d[i], bytes_of_sums(product)))
+      memcpy(before, product.d[i], bytes_of_sums(product));
+}
+
+void note_sums_waited(const Product& product) {
+  begin();
+  for (const float* d : product.d) fences.waited[d] = ++fences.time;
 }
 
 }  // namespace emulator
