@@ -88,6 +88,11 @@ def _beside(args: argparse.Namespace, variant: Variant) -> list[Variant]:
         raise UsageError(f"{variant.name} has no parent; name the variant to compare with: --beside VARIANT")
     other = find(name)
     only([other], variant.op, "--beside")
+    if other.host:
+        raise UsageError(
+            f"--beside {other.name}: it is NumPy and runs on the host, so it has no kernels to show; name "
+            "another variant, or leave --beside out"
+        )
     return [other]
 
 
