@@ -53,9 +53,7 @@ def counted(name: str, problem: str, batch: int = 1, changes: Changes = ()) -> l
     text = variant.source.read_text()
     for old, new in changes:
         if text.count(old) != 1:
-            raise SystemExit(
-                f"{variant.source} has changed, and has not '{old}' any more: see docs/lessons.py"
-            )
+            raise SystemExit(f"{variant.source} no longer has '{old}': see docs/lessons.py")
         text = text.replace(old, new)
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "kernel.cu").write_text(text)
@@ -104,10 +102,7 @@ def coalescing() -> Figure:
 
 
 def lines(axes: Axes, left: float, top: float, words: np.ndarray) -> tuple[float, int]:
-    """Draw the lines of memory in which 32 words lie.
-
-    Return the right end and the number of sectors touched.
-    """
+    """Draw the lines of memory in which 32 words lie. Return the lower end, and the number of sectors."""
     lane_of = {int(word): lane for lane, word in enumerate(words)}
     sectors = {word // SECTOR_WORDS for word in lane_of}
     rows = sorted({word // LINE_WORDS for word in lane_of})
@@ -148,23 +143,27 @@ def reuse() -> Figure:
     ):
         marks = np.zeros((rows, columns), int)
         for bit, block in ((1, 0), (2, 1)):
-            flat = uses(gemm, block)[name, writes].reshape(rows, -1)[:, :columns]
-            marks |= bit * (flat > 0)
+            marks |= bit * (uses(gemm, block)[name, writes].reshape(rows, -1)[:, :columns] > 0)
         picture(axes, place, marks)
         what = f"{name}: {'written' if writes else 'read'}"
         at = (place[0], place[1] - 15) if name != "col" else (place[0], place[1] + place[3] + 7)
-        axes.text(
-            *at,
-            f"{what}, {rows} rows, the first {columns} columns" if rows != M or writes else what,
-            color=INK,
-        )
+        what += f", {rows} rows, the first {columns} columns" if rows != M or writes else ""
+        axes.text(*at, what, color=INK)
     for y, colour, words in ((270, GPU, "block 0"), (248, OTHER, "block 1"), (226, BOTH, "both")):
         axes.add_patch(Rectangle((20, y), 16, 11, facecolor=colour))
         axes.text(44, y + 1, words, color=INK)
-    loads = gemm.counters.sum("lanes", "global", "load")
+    axes.text(620, 285, described(gemm, direct), va="top", color=INK, linespacing=1.5)
+    axes.set(xlim=(0, 950), ylim=(0, 331))
+    return figure
+
+
+def described(gemm: Counted, direct: Counted) -> str:
+    """What the counters of m2's product and of m1/direct say about reuse."""
+    of_direct, of_gemm = (
+        kernel.counters.sum("lanes", "global", "load") / kernel.counters.operations("ffma")
+        for kernel in (direct, gemm)
+    )
     reads = gemm.counters.sum("lanes", "shared", "load") / gemm.counters.sum("lanes", "shared", "store")
-    of_direct = direct.counters.sum("lanes", "global", "load") / direct.counters.operations("ffma")
-    of_gemm = loads / gemm.counters.operations("ffma")
     text = (
         "Loads from global memory, for each product:",
         f"    m1/direct    {of_direct:.2f}",
@@ -176,9 +175,7 @@ def reuse() -> Figure:
         "All blocks of a row read the same w:",
         "a wider tile would load it for more columns.",
     )
-    axes.text(620, 285, "\n".join(text), va="top", color=INK, linespacing=1.5)
-    axes.set(xlim=(0, 950), ylim=(0, 331))
-    return figure
+    return "\n".join(text)
 
 
 def picture(axes: Axes, place: tuple[float, float, float, float], marks: np.ndarray) -> None:
@@ -272,13 +269,8 @@ def timeline(axes: Axes) -> None:
     way = flights(records, trace.steps, names)
     first, last = 160, 1160
     scale = 860 / (last - first)
-    axes.text(
-        20,
-        118,
-        "layers/custom: the steps of a block's four warps, and its copies on their way",
-        color=INK,
-        weight="bold",
-    )
+    title = "layers/custom: the steps of a block's four warps, and its copies on their way"
+    axes.text(20, 118, title, color=INK, weight="bold")
     rows = {int(warp): 92 - 17 * row for row, warp in enumerate(np.unique(records["warp"]))}
     for warp, y in rows.items():
         chosen = np.flatnonzero((records["warp"] == warp) & (begin >= first) & (end <= last))
@@ -293,16 +285,13 @@ def timeline(axes: Axes) -> None:
             axes.add_patch(Rectangle(*bar, facecolor=COPY))
     for warp, y in rows.items():
         axes.text(52, y + 1, f"{warp}", ha="right", color=QUIET, size=10)
-    for at, (colour, words) in enumerate(
-        (
-            (GPU, "global memory"),
-            (CPU, "shared memory"),
-            (PRODUCT, "tensor cores, waits for them"),
-            (BARRIER, "waits at a barrier"),
-            (COPY, "copies on their way"),
-        )
+    for x, colour, words in (
+        (60, GPU, "global memory"),
+        (205, CPU, "shared memory"),
+        (352, PRODUCT, "tensor cores, waits for them"),
+        (588, BARRIER, "waits at a barrier"),
+        (750, COPY, "copies on their way"),
     ):
-        x = 60 + (0, 145, 292, 528, 690)[at]
         axes.add_patch(Rectangle((x, 14), 16, 10, facecolor=colour))
         axes.text(x + 22, 14, words, color=INK, size=11)
 

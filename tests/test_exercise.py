@@ -1,5 +1,6 @@
 """Exercises: kernels with blanks, hints, and the way to the reference."""
 
+import errno
 import re
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 from mini_dnn.cli import main
 from mini_dnn.device import Device
-from mini_dnn.errors import CompileError
+from mini_dnn.errors import CompileError, UsageError
 from mini_dnn.paths import ROOT
 from mini_dnn.variant import exercise, find
 from mini_dnn.variant.scaffold import create
@@ -77,6 +78,17 @@ def test_from_the_first_blank_to_the_reference(
     assert re.search(
         r"compare it with the reference: python \S*run.py diff \S+/mine m1/direct", capsys.readouterr().out
     )
+
+
+def test_a_hint_that_cannot_be_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = create(str(tmp_path / "mine"), find("m1/direct"), exercise.make)
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(exercise, "write_atomically", refuse)
+    with pytest.raises(UsageError, match=r"mine cannot be written \(Read-only file system\), .* copy the"):
+        exercise.next_hint(folder)
 
 
 def test_an_exercise_that_has_got_more_blanks_since_it_was_made(tmp_path: Path) -> None:

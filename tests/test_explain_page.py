@@ -75,7 +75,7 @@ def test_wrong_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = ["--out", str(tmp_path / "page.html")]
     for words, message in (
         (["cpu", *out], "has no kernels"),
-        (["m1", "--beside", *out], "m1/cpu is NumPy"),
+        (["m1", "--beside", *out], "--beside m1/cpu: it is NumPy and runs on the host"),
         (["m1", "--beside", "softmax/v1", *out], "computes softmax"),
         (["gemm/v0", "--beside", *out], "has no parent"),
         (["m1", "--out", str(mine)], "--force"),

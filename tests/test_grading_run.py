@@ -213,6 +213,7 @@ def test_times_that_nobody_measured_are_reported(tmp_path: Path, capsys: pytest.
         (["--jobs", "0"], "expected 1 or more"),
         (["--rubric", "fa99"], "expected a TOML file, or one of"),
         (["--out", "/proc/nowhere"], "cannot be written"),
+        (["--out", __file__], "cannot be written: a file is where a folder is needed"),
         (["--out", sys.prefix + "/grades"], "which every submission can read"),
         (["--out", str(ROOT / "mini_dnn/grades")], "is inside the package"),
     ],

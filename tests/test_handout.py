@@ -163,6 +163,7 @@ def test_pages_lead_somewhere(handout: Path) -> None:
     readme = pages["README.md"]
     assert "This copy is a handout" in readme
     assert "m3/fusion" not in readme
+    assert "gemm/v3" not in pages["docs/interop.md"], "the short name of gemm/v3_registers"
     assert "run.py check --impl PATH" in readme
 
 

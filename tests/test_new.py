@@ -49,7 +49,12 @@ class TestNew:
 
     def test_a_slash_at_the_end_changes_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         asked: list[str] = []
-        monkeypatch.setattr("mini_dnn.cli.new.create", lambda name, _: Path(asked.append(name) or "x"))
+
+        def create_nothing(name: str, source: Variant) -> Path:
+            asked.append(name)
+            return source.folder
+
+        monkeypatch.setattr("mini_dnn.cli.new.create", create_nothing)
         assert main(["new", "my_idea/", "--from", "m1"]) == 0
         assert asked == ["my_idea"]
 

@@ -117,7 +117,9 @@ def test_a_damaged_line_costs_that_line_alone(log: Path, capsys: pytest.CaptureF
     assert [damaged.line for damaged in found.damaged] == [2, 4, 5]
     out = log.parent / "page"
     assert main(["report", "--log", str(log), "--out", str(out)]) == 0
-    assert f"line 2 of {log} is damaged" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert f"line 2 of {log} is damaged" in told
+    assert f"2 entries of {log}; open " in told
     assert f"line 5 of <code>{log.name}</code> is damaged" in (out / "index.html").read_text()
     assert log.read_bytes() == before
 
@@ -206,3 +208,6 @@ def test_a_page_replaces_only_its_own_kind(log: Path, capsys: pytest.CaptureFixt
     assert "--force" in capsys.readouterr().err
     assert main(["report", "results.json", "--log", str(log)]) == 2
     assert {path.name for path in log.parent.iterdir()} == {"log.jsonl", "index.html"}
+    capsys.readouterr()
+    assert main(["report", "--log", str(log), "--out", str(log.parent / "page")]) == 0
+    assert f"1 entry of {log}; open " in capsys.readouterr().out

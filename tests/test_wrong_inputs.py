@@ -82,11 +82,15 @@ def test_weights_that_are_a_folder(tmp_path: Path, capsys: Output) -> None:
     assert "it is a folder; expected a file. Next:" in said(["--weights", str(tmp_path)], capsys)
 
 
-def test_check_names_the_blanks_of_an_exercise(tmp_path: Path, capsys: Output) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [["check"], ["run"], ["profile"], ["explain", "--out", "build/x.html"], ["--batch", "1", "--impl"]],
+)
+def test_the_blanks_of_an_exercise_are_named(words: list[str], tmp_path: Path, capsys: Output) -> None:
     folder = create(str(tmp_path / "mine"), find("m1"), exercise.make)
     kernel = folder / "kernel.cu"
     kernel.write_text(kernel.read_text().replace("BLANK_1", "// BLANK_1", 1))
-    message = said(["check", str(folder), *SHAPE], capsys)
+    message = said([*words, str(folder)], capsys)
     assert "kernel.cu still has BLANK_2 (line " in message
     assert "BLANK_1" not in message
     assert f"run.py hint {folder}' prints a hint" in message

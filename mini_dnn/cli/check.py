@@ -20,6 +20,7 @@ from mini_dnn.cli.common import (
     add_force,
     add_variant,
     check_output,
+    find_filled,
     problems_of,
     seed,
     variant_of,
@@ -34,7 +35,7 @@ from mini_dnn.measuring.work_log import Tried
 from mini_dnn.ops.hints import SAME_AS
 from mini_dnn.paths import program
 from mini_dnn.progress import Bar
-from mini_dnn.variant import exercise, find
+from mini_dnn.variant import exercise
 
 
 def add_parser(verbs: argparse._SubParsersAction) -> None:
@@ -112,12 +113,11 @@ def _steps(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Check and print the verdict. Return 1 if something was found, or if too little ran for a verdict."""
-    variant = find(variant_of(args))
+    variant = find_filled(variant_of(args))
     if variant.plan is None:
         raise UsageError(
             f"{variant.name} is NumPy and runs on the host, so it has no kernels to check; try m1"
         )
-    exercise.require_filled(variant.folder, program("hint", variant_of(args)))
     check_output("--json", args.json, args.force)
     operation = variant.operation
     problems = list(problems_of(operation, shapes=args.shapes).values()) if args.shapes else None

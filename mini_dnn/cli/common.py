@@ -12,8 +12,8 @@ from typing import Any
 
 from mini_dnn.errors import MiniDnnError, ShapeError, UsageError, meant, reason
 from mini_dnn.ops import Operation
-from mini_dnn.paths import ROOT, write_atomically
-from mini_dnn.variant import Variant
+from mini_dnn.paths import ROOT, program, write_atomically
+from mini_dnn.variant import Variant, exercise, find
 
 BUILD = ROOT / "build"  # Git ignores this folder
 DIFFERS = 1  # exit status: the run is complete, but its result is not the expected one
@@ -106,6 +106,21 @@ def variant_of(args: argparse.Namespace) -> str:
     if not name:
         raise UsageError(f"name a variant, such as 'run.py {args.verb} m1'; 'run.py list' shows them all")
     return str(name)
+
+
+def find_filled(name: str) -> Variant:
+    """Find a variant, as `find` does, and refuse an exercise that still has blanks.
+
+    Raises
+    ------
+    UsageError
+        It has blanks. The message names them.
+    VariantError
+        There is no such variant.
+    """
+    variant = find(name)
+    exercise.require_filled(variant.folder, program("hint", name))
+    return variant
 
 
 def _is_output(path: Path) -> bool:

@@ -6,7 +6,16 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from mini_dnn.cli.common import add_force, add_variant, check_output, only, problems_of, seed, variant_of
+from mini_dnn.cli.common import (
+    add_force,
+    add_variant,
+    check_output,
+    find_filled,
+    only,
+    problems_of,
+    seed,
+    variant_of,
+)
 from mini_dnn.errors import UsageError, reason
 from mini_dnn.explain.collect import collect
 from mini_dnn.explain.findings import findings
@@ -51,7 +60,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Count, write the page, and print the findings."""
-    variant = find(variant_of(args))
+    variant = find_filled(variant_of(args))
     variants = [variant, *_beside(args, variant)]
     _check_page(args.out, args.force)
     problem = _problem(args, variant)
@@ -88,6 +97,11 @@ def _beside(args: argparse.Namespace, variant: Variant) -> list[Variant]:
         raise UsageError(f"{variant.name} has no parent; name the variant to compare with: --beside VARIANT")
     other = find(name)
     only([other], variant.op, "--beside")
+    if other.host:
+        raise UsageError(
+            f"--beside {other.name}: it is NumPy and runs on the host, so it has no kernels to show; name "
+            "another variant, or leave --beside out"
+        )
     return [other]
 
 

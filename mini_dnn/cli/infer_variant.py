@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from mini_dnn.cli.common import only
+from mini_dnn.cli.common import find_filled, only
 from mini_dnn.errors import UsageError
 from mini_dnn.measuring.inference import find_step, network_of, step_name
 from mini_dnn.measuring.layerwise import ON_HOST
 from mini_dnn.nn.zoo import MODELS, Model
-from mini_dnn.variant import Variant, default_of, find
+from mini_dnn.variant import Variant, default_of
 
 
 def impl_of(args: argparse.Namespace) -> str:
@@ -40,7 +40,7 @@ def _variant(model: Model, name: str) -> Variant | None:
         return None
     if name == "cpu" and model.layer in ON_HOST:
         return ON_HOST[model.layer]
-    variant = find(name)
+    variant = find_filled(name)
     if other := network_of(variant):
         more = f" and --network {other}" if other != model.name else ""
         raise UsageError(f"--impl {name}: it computes a whole network; use --resident {name}{more}")

@@ -13,6 +13,7 @@ from mini_dnn.cli.common import (
     add_force,
     add_variant,
     check_output,
+    find_filled,
     problems_of,
     seed,
     variant_of,
@@ -30,7 +31,6 @@ from mini_dnn.measuring.work_log import Tried
 from mini_dnn.progress import told_of_silence
 from mini_dnn.running.several import Several
 from mini_dnn.running.timing import NO_TIMING, Timing
-from mini_dnn.variant import find
 
 MOST = 100  # default batch size without a GPU
 MOST_FLOPS = 4_000_000_000  # of the default problem without a GPU, which takes some seconds
@@ -69,7 +69,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
 
 def run_verb(args: argparse.Namespace) -> int:
     """Run each problem and report. A result that differs from float64 raises an error."""
-    variant = find(variant_of(args))
+    variant = find_filled(variant_of(args))
     if args.repeat < 1:
         raise UsageError(f"--repeat {args.repeat}: expected 1 or more repeats")
     if variant.host is not None and args.device != "auto":

@@ -15,6 +15,7 @@ from mini_dnn.cli.common import (
     add_force,
     add_variant,
     check_output,
+    find_filled,
     problems_of,
     variant_of,
     write_json,
@@ -27,7 +28,7 @@ from mini_dnn.measuring.work_log import Tried
 from mini_dnn.profiling import advice, emulated, ncu, nsys
 from mini_dnn.profiling.gpus import GPUS, gpu
 from mini_dnn.profiling.job import Job, rehearse
-from mini_dnn.variant import Variant, find
+from mini_dnn.variant import Variant
 
 FINDINGS = 1  # exit status: the checks are complete and found something
 # The checkers slow a kernel down by a factor of a hundred, and the emulator is slower still.
@@ -98,7 +99,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Profile and describe. Return 1 if the sanitizer found something."""
-    variant = find(variant_of(args))
+    variant = find_filled(variant_of(args))
     args.tool = args.tool or ("emulator" if args.gpu or args.json else _default_tool())
     _check(args, variant)
     problems = _problems(args, variant)

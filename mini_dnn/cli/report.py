@@ -93,7 +93,8 @@ def _work_log(args: argparse.Namespace) -> int:
     from mini_dnn.report.work_log_page import write_work_log
 
     written = write_work_log(log, args.out or LOG_OUT, args.force)
-    print(f"{len(log.entries)} entries of {args.log}; open {written[0]}")
+    count = "1 entry" if len(log.entries) == 1 else f"{len(log.entries)} entries"
+    print(f"{count} of {args.log}; open {written[0]}")
     print("also written: " + ", ".join(path.name for path in written[1:]))
     return 0
 

@@ -19,7 +19,7 @@ import h5py
 import numpy as np
 
 from mini_dnn.datasets import hdf5
-from mini_dnn.errors import DataError
+from mini_dnn.errors import DataError, reason
 from mini_dnn.paths import ROOT, expanded, open_regular, replacing
 
 SIDE = 86  # pixels: what the course's network takes
@@ -99,7 +99,9 @@ def write(path: Path, recipe: Recipe, pixels: Pixels) -> None:
                 raw.write(seal)
     except OSError as error:
         _log.warning(
-            "no cache: %s cannot be written (%s); the images will be created again each time", path, error
+            "no cache: %s cannot be written (%s); the images will be created again each time",
+            path,
+            reason(error),
         )
 
 

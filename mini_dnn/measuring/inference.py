@@ -72,7 +72,7 @@ def find_step(name: str, network: str = NETWORK) -> Variant:
     try:
         variant = find(step_name(name, network))
     except VariantError as error:
-        raise VariantError(f"--resident {name}: {error}; short names are {', '.join(steps)}") from error
+        raise VariantError(f"--resident {name}: short names are {', '.join(steps)}; {error}") from error
     if network_of(variant) == network:
         return variant
     if other := network_of(variant):

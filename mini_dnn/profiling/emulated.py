@@ -30,10 +30,12 @@ MOST_FLOPS = 2_000_000_000  # of a problem, which takes some minutes
 SCHEMA = "counters/2"  # unlike 1, it has the ends of each bracket
 WORST = 3  # lines that are listed
 MANY = 0.02  # fraction of a kernel's work; a line with less is not listed
+SCATTERED = 2  # times the smallest number of sectors; neighbours that are not aligned touch fewer
 WORK = {"ffma": "FMAs", "fadd": "additions", "fmul": "products", "special": "special functions"}
 FULL = 31.5  # active lanes that count as a full warp
 CURES = {
     "sectors": "let neighbouring threads use neighbouring addresses",
+    "unaligned": "let what a warp accesses begin at a multiple of 32 bytes",
     "conflicts": "pad the rows of the array, so that the words of the lanes are in different banks",
     "splits": "let all lanes of a warp take the same side: branch on a value that is the same for 32 threads",
 }
@@ -221,12 +223,13 @@ def _most(accesses: Sequence[Access], field: str, ideal: str, cure: str) -> list
     excess = {access: getattr(access, field) - getattr(access, ideal) for access in accesses}
     chosen = sorted(excess, key=lambda access: -excess[access])[:WORST]
     unit = "sectors" if field == "sectors" else "wavefronts"
-    return [
-        f"{Path(a.file).name}:{a.line} {a.operation} of {a.array}: {getattr(a, field):,} {unit}, "
-        f"{getattr(a, ideal):,} would be enough: {CURES[cure]}"
-        for a in chosen
-        if excess[a] > MANY * total
-    ]
+    lines = []
+    for a in (a for a in chosen if excess[a] > MANY * total):
+        found, least = getattr(a, field), getattr(a, ideal)
+        what = "unaligned" if cure == "sectors" and found < SCATTERED * least else cure
+        place = f"{Path(a.file).name}:{a.line} {a.operation} of {a.array}"
+        lines.append(f"{place}: {found:,} {unit}, {least:,} would be enough: {CURES[what]}")
+    return lines
 
 
 def _as_kernel(kernel: Counters, fits: Occupancy, known: int | None) -> Kernel:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mini_dnn.device.sources import read_source, write_source
-from mini_dnn.errors import UsageError, VariantError
+from mini_dnn.errors import UsageError, VariantError, reason
 from mini_dnn.paths import write_atomically
 from mini_dnn.variant.folders import find, names
 from mini_dnn.variant.variant import Variant
@@ -110,7 +110,13 @@ def next_hint(folder: Path) -> list[str]:
             continue
         level = min(read[number - 1], len(blank.hints) - 1)
         read[number - 1] = level + 1
-        _write_state(folder, source.name, read)
+        try:
+            _write_state(folder, source.name, read)
+        except OSError as error:
+            raise UsageError(
+                f"{folder} cannot be written ({reason(error)}), so hints cannot be counted; copy the "
+                "exercise to a folder of your own"
+            ) from error
         head = f"blank {number} of {len(blanks)}, {folder / 'kernel.cu'}:{at}: {blank.ask}"
         return [head, f"hint {level + 1} of {len(blank.hints)}: {blank.hints[level]}"]
     return [f"no blanks are left; the reference is {source.name}"]
