@@ -136,6 +136,20 @@ def test_what_changed_is_graded_again(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "0 of 7" in out
 
 
+def test_a_folder_of_other_files_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "quick.toml").write_text(QUICK)
+    honest(tmp_path / "submissions")
+    words = command(tmp_path / "submissions", tmp_path / "out")[1:]
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/leaderboard.md").write_text("of another program")
+    assert main(words) == 2
+    assert "out holds other files, and no grades; name a new folder" in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["leaderboard.md"]
+    (tmp_path / "out/leaderboard.md").unlink()
+    assert main(words) == 0, "it is empty"
+    assert (tmp_path / "out/leaderboard.md").is_file()
+
+
 def test_grades_that_no_table_has_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "quick.toml").write_text(QUICK)
     for name in ("first", "second"):

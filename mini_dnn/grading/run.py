@@ -31,6 +31,7 @@ from mini_dnn.work.locks import locked
 
 VERSION = 6  # version of the grading procedure: a new number grades everything again
 
+OWN = (".lock", "grades", "staff")  # names that a folder of earlier results, or a part of one, has
 STAGES = "stages"  # the folder, next to the grades, with the results of each of two stages
 
 
@@ -231,12 +232,15 @@ def _folder_of_our_own(out: Path) -> Iterator[Path]:
     Raises
     ------
     UsageError
-        The results cannot be written, or another run is writing them.
+        The results cannot be written, another run is writing them, or the folder is not one of grades.
     """
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"--out {out} cannot be written: {reason(error)}; name another folder") from error
+    held = {path.name for path in out.iterdir()}
+    if held and held.isdisjoint(OWN):
+        raise UsageError(f"--out {out} holds other files, and no grades; name a new folder")
     work = out / ".work"
     with locked(
         out / ".lock", f"--out {out}: another run is using it; wait until it ends, or name another folder"
