@@ -149,7 +149,8 @@ def raw_kernel(a: Any, b: Any, c: Any) -> Iterator[Way]:
     plain = {int: np.int32, float: np.float32}
     if not all(isinstance(value, (str, int, float, np.generic)) for value in step.args):
         return  # CuPy cannot pass tensor maps without our front end
-    args = tuple(named[v] if isinstance(v, str) else plain.get(type(v), type(v))(v) for v in step.args)
+    own = loaded.planned.owner  # the product may be a call of another variant, which has names of its own
+    args = tuple(named[own(v)] if isinstance(v, str) else plain.get(type(v), type(v))(v) for v in step.args)
     grid, block = ((*sizes, 1, 1)[:3] for sizes in (step.grid, step.block))
     kernel = loaded.kernel(step)
     yield "RawKernel", partial(kernel, grid, block, args, shared_mem=step.shared_bytes), False

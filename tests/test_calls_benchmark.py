@@ -2,11 +2,16 @@
 
 import itertools
 import json
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 import calls
 import pytest
 from calls import BARE, Figure, host_us, table, too_slow
+
+from mini_dnn.ops.gemm import GemmShape
+from mini_dnn.variant import find
 
 FIGURES = [
     Figure("CuPy", BARE, 2.0, 0.1, False),
@@ -50,3 +55,21 @@ def test_the_exit_status(limit: float, status: int, monkeypatch: Any, tmp_path: 
     assert found["rows"][-1]["us"] == 13.5
     assert (found["device"], found["versions"]["PyTorch"], found["size"]) == ("a GPU", "1.0", 256)
     assert found["commit"].keys() == {"commit", "dirty"}
+
+
+def test_cupys_own_launch_has_the_arrays_of_a_product_that_another_variant_computes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By default, 256 x 256 x 256 is a call of a call of gemm/v10_small."""
+    problem = GemmShape(256, 256, 256, "fp16", "fp32")
+    launches: list[tuple[Any, ...]] = []
+    loaded = SimpleNamespace(
+        planned=find("gemm/v14").planned(problem, 227 * 1024),
+        kernel=lambda step: lambda grid, block, args, shared_mem: launches.append(args),
+    )
+    monkeypatch.setattr(calls, "prepared", lambda: SimpleNamespace(variant=None, problem=problem))
+    front_end = SimpleNamespace(load=lambda variant, problem: loaded)
+    monkeypatch.setitem(sys.modules, "mini_dnn.interop.cupy", front_end)
+    own = {what: call for what, call, _ in calls.raw_kernel("a", "b", "c")}["RawKernel"]
+    own()
+    assert launches[0][:3] == ("a", "b", "c")
