@@ -5,6 +5,7 @@ import json
 import sys
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import calls
 import pytest
@@ -63,10 +64,8 @@ def test_cupys_own_launch_has_the_arrays_of_a_product_that_another_variant_compu
     """By default, 256 x 256 x 256 is a call of a call of gemm/v10_small."""
     problem = GemmShape(256, 256, 256, "fp16", "fp32")
     launches: list[tuple[Any, ...]] = []
-    loaded = SimpleNamespace(
-        planned=find("gemm/v14").planned(problem, 227 * 1024),
-        kernel=lambda step: lambda grid, block, args, shared_mem: launches.append(args),
-    )
+    loaded = Mock(planned=find("gemm/v14").planned(problem, 227 * 1024))
+    loaded.kernel = lambda step: lambda grid, block, args, shared_mem: launches.append(args)
     monkeypatch.setattr(calls, "prepared", lambda: SimpleNamespace(variant=None, problem=problem))
     front_end = SimpleNamespace(load=lambda variant, problem: loaded)
     monkeypatch.setitem(sys.modules, "mini_dnn.interop.cupy", front_end)
