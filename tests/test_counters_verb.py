@@ -61,14 +61,14 @@ def test_latency_limits_where_no_unit_is_busy_for_most_of_the_time() -> None:
     assert times.sure == "probably"
 
 
-@pytest.mark.parametrize(("name", "product"), [("h200", "wgmma_m64k16"), ("a40", "mma_m16n8k16")])
-def test_older_gpus_have_other_tiles_and_instructions(name: str, product: str) -> None:
-    variant = find("layers/custom")
-    found = profile(variant, variant.operation.parse("1,4,20,20,16,7,7"), GPUS[name])
+def test_older_gpus_have_other_tiles_and_instructions() -> None:
+    """On an H200, they would be those of wgmma_m64k16."""
+    variant, of = find("layers/custom"), GPUS["a40"]
+    found = profile(variant, variant.operation.parse("1,4,20,20,16,7,7"), of)
     kernel = found.kernels[-1]
-    assert all(instruction.startswith(product) for instruction in kernel.products)
     assert kernel.products
-    assert kernel.shared_bytes <= shared_limit(GPUS[name].arch)
+    assert all(instruction.startswith("mma_m16n8k16") for instruction in kernel.products)
+    assert kernel.shared_bytes <= shared_limit(of.arch)
 
 
 def test_a_block_that_no_multiprocessor_can_hold_is_named(tmp_path: Path, capsys: Output) -> None:
