@@ -19,10 +19,9 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from command_line import add_out, check_variants, head, imported, parser_of, positive, pytorch, write
+from command_line import add_out, check_variants, gpu_library, head, parser_of, positive, pytorch, write
 
 from mini_dnn.cli import status_of
-from mini_dnn.errors import UsageError
 
 BURST = 200  # calls; the GPU's queue holds about 1,000 launches
 BURSTS = 100
@@ -81,17 +80,8 @@ def bare_launch() -> Callable[[], None]:
 
 
 def cupy_module() -> Any:
-    """Return the module cupy.
-
-    Raises
-    ------
-    UsageError
-        It is not installed, or cannot use a GPU.
-    """
-    cupy = imported("cupy", "CuPy", "Install it, or leave it out with --libraries PyTorch")
-    if not cupy.is_available():
-        raise UsageError("this benchmark needs a GPU, and cupy.is_available() says that there is none")
-    return cupy
+    """Return the module cupy: see `gpu_library`."""
+    return gpu_library("cupy", "CuPy", "Install it, or leave it out with --libraries PyTorch")
 
 
 def versions_of(libraries: Sequence[str]) -> dict[str, str]:

@@ -123,18 +123,25 @@ def imported(name: str, title: str, cure: str) -> Any:
         raise UsageError(f"{title} cannot be imported: {error}. {cure}") from error
 
 
-def pytorch() -> Any:
-    """Return the module torch.
+def gpu_library(name: str, title: str, cure: str) -> Any:
+    """Import a library of the GPU: `imported`, and a check that it can use one.
 
     Raises
     ------
     UsageError
         It is not installed, or cannot use a GPU.
     """
-    torch = imported("torch", "PyTorch", "This benchmark compares with it; install it: pip install torch")
-    if not torch.cuda.is_available():
-        raise UsageError("this benchmark needs a GPU, and torch.cuda.is_available() says that there is none")
-    return torch
+    module = imported(name, title, cure)
+    if not module.cuda.is_available():
+        raise UsageError(
+            f"this benchmark needs a GPU, and {name}.cuda.is_available() says that there is none"
+        )
+    return module
+
+
+def pytorch() -> Any:
+    """Return the module torch: see `gpu_library`."""
+    return gpu_library("torch", "PyTorch", "This benchmark compares with it; install it: pip install torch")
 
 
 def head(names: Iterable[str] = (), **more: Any) -> dict[str, Any]:
