@@ -2,25 +2,27 @@
 # make docs   set up, then the documentation as a site, in build/site
 # make setup  the virtual environment alone
 # make handout  a copy for students, without solutions:  make handout KEEP=m1 OUT=../handout
-# make test   set up, then every check: style, types, tests; with EXHAUSTIVE=1, and in CI, also those that are left out
+# make test   set up, then style, types, and a sample of the tests; SAMPLE=word: another one; EXHAUSTIVE=1: all
 PYTHON ?= python3
 BATCH ?= 10000
 IMPL ?= m3
-EXHAUSTIVE ?= $(CI)
+SAMPLE ?= 0
+EXHAUSTIVE ?=
 VENV := .venv
 comma := ,
 export PATH := $(PATH):/usr/local/cuda/bin
 # tests start hundreds of Pythons, each of which would compile every module anew
 unexport PYTHONDONTWRITEBYTECODE
 # PyCUDA builds from source, so it is tried only where a CUDA toolkit and a driver are found
-# what only the tests need that a plain `make test` leaves out is not installed for it; `make docs` needs docs
-EXTRAS := dev$(if $(EXHAUSTIVE),$(comma)exhaustive)$(if $(EXHAUSTIVE)$(filter docs,$(MAKECMDGOALS)),$(comma)docs)$(shell PATH="$$PATH:/usr/local/cuda/bin:/sbin"; command -v nvcc >/dev/null \
+# a few tests need many more packages, and are skipped without them; `make docs` needs docs
+ALL := $(or $(EXHAUSTIVE),$(CI))
+EXTRAS := dev$(if $(ALL),$(comma)exhaustive)$(if $(ALL)$(filter docs,$(MAKECMDGOALS)),$(comma)docs)$(shell PATH="$$PATH:/usr/local/cuda/bin:/sbin"; command -v nvcc >/dev/null \
 	&& { command -v nvidia-smi || ldconfig -p 2>/dev/null | grep 'libcuda\.so\.1'; } >/dev/null && echo ',gpu')
 # a test takes up to 1 GB of a GPU's memory
 WORKERS := $(shell n=$$(nproc); m=$$(nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits 2>/dev/null | grep -om 1 '^[0-9]*'); \
 	most=$$(($${m:-16384} / 1024)); most=$$((most < 2 ? 2 : most > 16 ? 16 : most)); echo $$((n < most ? n + 1 : most)))
 STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
-PYTEST := $(VENV)/bin/python -m pytest $(if $(EXHAUSTIVE),,--brief)
+PYTEST := $(VENV)/bin/python -m pytest $(if $(EXHAUSTIVE),,--sample=$(SAMPLE))
 
 .PHONY: setup run test docs handout format clean
 setup: $(STAMP)

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from browser import Browser, find_chromium
 from hypothesis import HealthCheck, settings
+from sampling import sample
 
 from mini_dnn.device import Device, open_device
 from mini_dnn.device.emulator import EmulatorDevice, runtime_build
@@ -31,11 +32,12 @@ settings.register_profile(
 settings.load_profile("mini_dnn")
 
 
-LEFT_OUT = "exhaustive; `make test EXHAUSTIVE=1` runs them too, as CI does"
+LEFT_OUT = pytest.StashKey[int]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--brief", action="store_true", help="skip the tests marked exhaustive")
+    text = "run a part of the cases of each test, and of the exhaustive tests; another SEED selects others"
+    parser.addoption("--sample", metavar="SEED", help=text)
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -90,7 +92,13 @@ def pytest_collection() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip tests that need a GPU if there is none, and exhaustive tests in a brief run."""
+    """Skip tests that need a GPU if there is none, and reduce the tests to a sample if that is asked for."""
+    if (seed := config.getoption("sample")) is not None:
+        kept = sample(items, seed)
+        left_out = set(items) - set(kept)
+        config.stash[LEFT_OUT] = len(left_out)
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = kept
     # Type checking is first, because it takes longest. Tests that wait for an engine are next,
     # so that other tests use the cores meanwhile.
     items.sort(key=lambda item: (item.path.name != "test_style.py", not item.get_closest_marker("engines")))
@@ -105,10 +113,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker("whole"):
                 item.add_marker(pytest.mark.skip(reason="a handout is not the whole repository"))
-    if config.getoption("brief"):
-        for item in items:
-            if item.get_closest_marker("exhaustive"):
-                item.add_marker(pytest.mark.skip(reason=LEFT_OUT))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In a worker, send the number of tests that the sample leaves out."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left out"] = session.config.stash.get(LEFT_OUT, 0)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Receive it: each worker has collected the same tests."""
+    node.config.stash[LEFT_OUT] = getattr(node, "workeroutput", {}).get("left out", 0)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -132,8 +148,13 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
     return report
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """List the reasons of skipped tests with one line per reason; pytest has one per place."""
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Report what was left out: a line for the sample, and one for each reason; pytest has one per place."""
+    if left_out := config.stash.get(LEFT_OUT, 0):
+        terminalreporter.write_line(
+            f"not in the sample {config.getoption('sample')!r}: {left_out} tests; "
+            "`make test EXHAUSTIVE=1` runs all"
+        )
     told = (report.longrepr[2] for report in terminalreporter.stats.get("skipped", []))
     reasons = Counter(absent.LEFT_OUT if absent.LEFT_OUT in reason else reason for reason in told)
     for reason, count in reasons.most_common():

@@ -148,12 +148,12 @@ def test_which_blocks_run(tmp_path: Path) -> None:
 
 
 CHECKABLE = [name for name in names() if find(name).plan and find(name).operation.large]
-BRIEF = ("m1/direct", "m2/unroll_gemm")
-FEW = [name for at, name in enumerate(CHECKABLE) if name in BRIEF or at % 8 == 0]  # each takes a second
+ORDINARY = ("m1/direct", "m2/unroll_gemm")
+FEW = [name for at, name in enumerate(CHECKABLE) if name in ORDINARY or at % 8 == 0]  # each takes a second
 TRIED = ["m1/direct"]  # at all default problems, for which its kernels are compiled
 
 
-@pytest.mark.parametrize("name", chosen(FEW, lambda name: name in BRIEF))
+@pytest.mark.parametrize("name", chosen(FEW, lambda name: name in ORDINARY))
 def test_no_false_finding(name: str) -> None:
     one = find(name)
     if one.needs_gpu:

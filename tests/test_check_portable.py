@@ -25,7 +25,7 @@ NAMES = (
     "reduce_stride_to_zero",
     "wmma_in_branch",
 )
-BRIEFLY = ("correct_wmma", "gemm_early_return", "gemm_no_second_barrier")
+SOME = ("correct_wmma", "gemm_early_return", "gemm_no_second_barrier")
 # Code that clang++ compiles differently or leaves out.
 CLANG_NAMES = (
     *NAMES,
@@ -74,11 +74,11 @@ def test_ucontext(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return devices[-1]
 
     monkeypatch.setattr(mini_dnn.checking.check, "StreamEmulator", portable)
-    for name in BRIEFLY:
+    for name in SOME:
         assert_told(name, tmp_path)
     report = check(find("m3"), [TINY])
     assert not report.findings, "\n".join(describe(report))
-    assert len(devices) == len(BRIEFLY) + 1
+    assert len(devices) == len(SOME) + 1
 
 
 @pytest.mark.usefixtures("with_clang")

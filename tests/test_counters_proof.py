@@ -33,7 +33,7 @@ def test_small_kernels(device: CountedEmulator) -> None:
     check(counters_compare.of_probes(device), least=1500)
 
 
-@pytest.mark.parametrize("name", chosen(TRIED, in_brief=lambda name: name == "m1/direct"))
+@pytest.mark.parametrize("name", chosen(TRIED, lambda name: name == "m1/direct"))
 def test_ladders(device: CountedEmulator, name: str) -> None:
     at = LADDERS.index(name)
     check(counters_compare.of_ladders(device, at, at + 1), least=12)

@@ -134,6 +134,7 @@ def test_the_precompiled_header_is_taken_and_changes_nothing(
     assert said[0] == said[1]
 
 
+@pytest.mark.exhaustive
 def test_a_header_of_another_user_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

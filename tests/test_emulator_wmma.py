@@ -16,7 +16,7 @@ LAYOUTS = list(product(("row_major", "col_major"), repeat=3))
 SIDE = 40  # of the arrays that contain the tiles
 
 
-# every layout with every shape, by turns with either accumulator; in a brief run some
+# every layout with every shape, by turns with either accumulator
 CASES = sampled(SHAPES, LAYOUTS, ["float", "half"], one_of=6, least=2)
 
 

@@ -50,7 +50,7 @@ GRADED = [
     for at, name in enumerate(names_of_variants())
     if name in OFTEN or (at % 3 == 0 and name not in NOT_ALONE)
 ]
-ALIKE = (  # variants that are tested only in a run that is not brief
+ALIKE = (  # variants whose tests are exhaustive
     *("asks_for_all_memory", "copies_first_image", "drops_small_terms", "huge_library", "rounds_to_bfloat16"),
 )
 HANGING = ("endless_kernel", "endless_plan", "memory_bomb")

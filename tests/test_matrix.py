@@ -38,7 +38,7 @@ def problems(op: str) -> list[Any]:
 def cases() -> list[Any]:
     """All problems of all variants.
 
-    A brief run uses a third of each variant's, and others for its neighbours.
+    Two thirds of each variant's are exhaustive, and others for its neighbours.
     """
     found = []
     for op in ops.names():
@@ -106,6 +106,7 @@ def cuda(cuda: Device) -> Device:
     return cuda
 
 
+@pytest.mark.sampled_by("name")
 @pytest.mark.parametrize(("name", "problem"), cases())
 def test_every_variant_agrees_with_float64(name: str, problem: Any, device: Device) -> None:
     variant = find(name)
