@@ -152,8 +152,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     """Report what was left out: a line for the sample, and one for each reason; pytest has one per place."""
     if left_out := config.stash.get(LEFT_OUT, 0):
         terminalreporter.write_line(
-            f"not in the sample {config.getoption('sample')!r}: {left_out} tests; "
-            "`make test EXHAUSTIVE=1` runs all"
+            f"not in the sample {config.getoption('sample')!r}: {left_out} tests; `make test EXHAUSTIVE=1` "
+            "runs all"
         )
     told = (report.longrepr[2] for report in terminalreporter.stats.get("skipped", []))
     reasons = Counter(absent.LEFT_OUT if absent.LEFT_OUT in reason else reason for reason in told)

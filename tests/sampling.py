@@ -12,8 +12,8 @@ from zlib import crc32
 import pytest
 
 # A sample has one of so many cases of a test, at least one, and one of so many exhaustive tests and cases
-CASES = 4
-EXHAUSTIVE = 8
+CASES = 6
+EXHAUSTIVE = 12
 
 
 def sample(items: Sequence[pytest.Item], seed: str) -> list[pytest.Item]:

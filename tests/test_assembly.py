@@ -184,6 +184,7 @@ def test_wrong_use(words: list[str], message: str, capsys: Output) -> None:
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.exhaustive
 @needs_nvcc
 def test_kernels_of_variants_that_are_called(capsys: Output) -> None:
     assert main(["show", "m3/ladder_gemm", "--ptx", "--shapes", "2,1,9,9,3,2,2"]) == 0

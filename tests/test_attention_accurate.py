@@ -114,6 +114,7 @@ def test_a_tile_that_is_split(rung: Variant, device: Device, monkeypatch: pytest
     assert solved(rung, problem, device).ok
 
 
+@pytest.mark.exhaustive
 @each_rung
 def test_accurate_tiles_without_findings(rung: Variant) -> None:
     assert not rung.planned(PROBLEM, 227 * 1024).codes  # of other variants

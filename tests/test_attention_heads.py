@@ -35,6 +35,7 @@ def test_whole_heads(problem: AttentionShape, device: Device) -> None:
     assert found.ok, str(found)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("problem", [OWN[0], OWN[3]], ids=lambda p: p.text)
 def test_whole_heads_without_findings(problem: AttentionShape) -> None:
     report = check(RUNG, [problem])

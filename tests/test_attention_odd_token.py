@@ -93,6 +93,7 @@ def test_odd_keys_and_references(problem: AttentionShape, key: float, late: floa
     compare(problem, drawn(problem, key, late), device)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("one_multiprocessor")
 @pytest.mark.parametrize("problem", [replace(WHOLE, H=1), replace(SPLIT, H=2)], ids=lambda p: p.text)
 def test_odd_tokens_without_findings(problem: AttentionShape) -> None:

@@ -147,6 +147,7 @@ def test_every_batch_is_looked_at(
             serving.throughput(whole(program, "uint8", 2), batches=4)
 
 
+@pytest.mark.exhaustive
 def test_too_little_memory(
     serving: ServingBench, program: Program, device: Clocked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,6 +171,7 @@ def test_forms(program: Program) -> None:
     assert of_published.forms(find_step("fused")) == ["float32", "uint8"]
 
 
+@pytest.mark.exhaustive
 def test_command_line(
     program: Program,
     device: Clocked,

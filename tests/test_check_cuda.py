@@ -106,6 +106,7 @@ class TestVerb:
             "kinds": [],
         }
 
+    @pytest.mark.exhaustive
     def test_what_initcheck_cannot_see_is_noted(
         self, install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -141,6 +142,7 @@ class TestVerb:
         assert main(["check", "--device", "cuda", "--impl", folder]) == status
         assert told in capsys.readouterr().out
 
+    @pytest.mark.exhaustive
     def test_state_that_a_run_leaves(
         self, install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:

@@ -200,6 +200,7 @@ def test_a_correct_kernel_that_says_nothing(tmp_path: Path) -> None:
     assert all(any(note in words for words in finding.notes) for finding in report.findings)
 
 
+@pytest.mark.exhaustive
 def test_a_correct_kernel_that_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Refused problems are replaced, and the report counts the problems that were run."""
     out = tmp_path / "verdict.json"

@@ -61,6 +61,7 @@ def test_latency_limits_where_no_unit_is_busy_for_most_of_the_time() -> None:
     assert times.sure == "probably"
 
 
+@pytest.mark.exhaustive
 def test_older_gpus_have_other_tiles_and_instructions() -> None:
     """On an H200, they would be those of wgmma_m64k16."""
     variant, of = find("layers/custom"), GPUS["a40"]

@@ -108,8 +108,12 @@ def test_skipped_tests_are_a_line_a_reason() -> None:
     skipped = [SimpleNamespace(longrepr=("file", at, "Skipped: no GPU")) for at in range(54)]
     skipped += [SimpleNamespace(longrepr=("file", 1, "Skipped: no nvcc"))]
     reporter: Any = SimpleNamespace(stats={"skipped": skipped}, write_line=lines.append)
-    conftest.pytest_terminal_summary(reporter)
-    assert lines == ["skipped 54: no GPU", "skipped 1: no nvcc"]
+    config: Any = SimpleNamespace(stash={conftest.LEFT_OUT: 7}, getoption={"sample": "word"}.get)
+    conftest.pytest_terminal_summary(reporter, config)
+    assert lines == [
+        "not in the sample 'word': 7 tests; `make test EXHAUSTIVE=1` runs all",
+        *("skipped 54: no GPU", "skipped 1: no nvcc"),
+    ]
 
 
 def test_a_full_disk_leaves_nothing_of_a_new_variant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,6 +95,7 @@ def test_blocks_have_the_shared_memory_that_they_need(tile: Any, monkeypatch: py
     assert tile.blocks * of_block <= 228 * 1024  # the system reserves a part, and mbarriers need space, too
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("tile", "problem"),
     [

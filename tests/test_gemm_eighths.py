@@ -63,6 +63,7 @@ def test_neighbours_of_a_row_do_not_count(device: Device, monkeypatch: pytest.Mo
     assert np.abs(c - wanted)[::2].max() < 1e-5 * np.abs(wanted[::2]).max()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("number", [0, 3, 5, 6, 8])
 def test_no_finding_in_checked_mode(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(RULES, "choose", lambda p: TILES[number % len(TILES)])

@@ -40,6 +40,7 @@ def test_every_start_of_a_row(k: int, device: Device, monkeypatch: pytest.Monkey
     assert solved(RUNG, GemmShape(19, 300 + k % 7, k, "fp16", "fp16"), device, seed=1).ok
 
 
+@pytest.mark.exhaustive
 def test_no_finding_in_checked_mode(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(RULES, "choose", lambda p: Cut(1, 1, 2, 8, 1, 1))
     assert solved(RUNG, GemmShape(30, 503, 265, "fp16", "fp16"), CheckedEmulator(), seed=1).ok

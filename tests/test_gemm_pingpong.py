@@ -65,6 +65,7 @@ def test_each_cluster_has_a_tile(
     assert solved(RUNG, problem, device, seed=1).ok
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("tile", "problem"), CASES, ids=str)
 def test_no_finding_in_checked_mode(problem: GemmShape, tile: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(RULES, "choose", lambda p: tile)

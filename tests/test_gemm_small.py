@@ -96,6 +96,7 @@ def test_columns_times_a_vector(problem: GemmShape, device: Device) -> None:
     assert solved(RUNG, problem, device, seed=1).ok
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("problem", "tile"),
     [
@@ -112,6 +113,7 @@ def test_no_finding_in_checked_mode(problem: GemmShape, tile: Any, monkeypatch: 
     assert solved(RUNG, problem, CheckedEmulator(), seed=1).ok
 
 
+@pytest.mark.exhaustive
 def test_columns_have_no_finding() -> None:
     report = check(RUNG, COLUMNS[:2])
     assert not report.findings

@@ -200,6 +200,7 @@ def test_the_transformer_without_a_device(weights: str, capsys: pytest.CaptureFi
     assert printed.count("Op Time: ") == 4
 
 
+@pytest.mark.exhaustive
 def test_the_best_attention_is_taken_where_none_is_named(
     weights: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -42,6 +42,7 @@ def test_the_page_says_what_the_table_says() -> None:
             assert re.search(rf"`(\w+/)?{row['variant'].split('/')[-1]}`", text), "each that differs is named"
 
 
+@pytest.mark.exhaustive
 def test_the_emulator_says_today_what_is_published() -> None:
     row = next(row for row in PUBLISHED if row["variant"] == "m3/stack_2")
     (found,) = (

@@ -51,6 +51,7 @@ def test_errors_on_images_are_the_measured_ones(tmp_path: Path) -> None:
     assert errors(file, names, 100) == wanted
 
 
+@pytest.mark.exhaustive
 def test_errors_of_fp32_from_halves_are_the_measured_ones(tmp_path: Path) -> None:
     names, problem, file = ["gemm/v9_fp32"], "fp32-1024", tmp_path / "bench.json"
     wanted = measured(names, 1, problem)

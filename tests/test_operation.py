@@ -103,6 +103,7 @@ def test_run(checkout: Path) -> None:
     assert "agrees with float64" in found
 
 
+@pytest.mark.exhaustive
 def test_check_show_diff(checkout: Path) -> None:
     assert "no findings at 6 shapes" in run(checkout, "check", "--impl", f"{NEW}/v0")
     assert "1,000 rows of 50,000" in run(checkout, "show", f"{NEW}/v1", "--expand", "--at", "tokens")
@@ -116,6 +117,7 @@ def test_new(checkout: Path) -> None:
     shutil.rmtree(checkout / "mine")
 
 
+@pytest.mark.exhaustive
 def test_bench_and_report(checkout: Path) -> None:
     words = ("--device", "emulator", "--shapes", "40,100", "--out", "results.json")
     run(checkout, "bench", NEW, *words)

@@ -244,6 +244,7 @@ def test_array_convolutions(subjects: list[Subject], session: Session, bytes_: i
     assert {row["setting"].split(", ")[-1] for row in session.rows} == {f"{min(bytes_, 2)} images at a time"}
 
 
+@pytest.mark.exhaustive
 def test_a_run_is_written_and_drawn(
     subjects: list[Subject], emulator: Device, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:

@@ -27,6 +27,7 @@ def classifier(tmp_path: Path) -> Classifier:
     return Classifier.load("resnet18", tmp_path / "weights.h5")
 
 
+@pytest.mark.exhaustive
 def test_every_part_is_measured(
     classifier: Classifier, tmp_path: Path, emulator: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:

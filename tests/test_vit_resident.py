@@ -127,6 +127,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "w.h5"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("words", ["--resident fused --send uint8", "--resident layers"])
 def test_images_are_classified_on_the_device(
     words: str, program: Path, capsys: pytest.CaptureFixture[str]
