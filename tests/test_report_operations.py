@@ -154,7 +154,7 @@ def test_parts_of_a_second_device_name_it(tmp_path: Path) -> None:
     assert "\n# softmax on Other (sm_80): softmax of each row, fp32\n" in text
     page = (tmp_path / "out" / "index.html").read_text()
     assert '<a href="#softmax-on-other-sm_80-softmax-of-each-row-fp32">softmax on Other (sm_80)</a>' in page
-    assert "their times by batch are not shown: `h200-vit-peers.json`." in text
+    assert "so these files are left out: `h200-vit-peers.json`." in text
 
 
 @pytest.mark.usefixtures("unplotted")

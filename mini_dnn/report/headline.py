@@ -86,7 +86,7 @@ def not_measured(boards: Collection[Board], batches: Iterable[Batches]) -> list[
     command = f"run.py bench {lacking[0]} --out benchmarks/results/NAME.json"
     text = f"There are no op times yet of {names}; on a GPU: `{command}`."
     if files := ", ".join(f"`{one.file.name}`" for one in batches if one.content.op in lacking):
-        text += f" Without op times, their times by batch are not shown: {files}."
+        text += f" Times by batch are shown only with op times, so these files are left out: {files}."
     return [Text(text)]
 
 
