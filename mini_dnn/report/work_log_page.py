@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 
+from mini_dnn import ops
 from mini_dnn.measuring.work_log import Entry, Tried, WorkLog
 from mini_dnn.report.document import NOT_THERE, Block, Heading, Items, Table, Text, Warnings
 from mini_dnn.report.folder import write_folder
@@ -116,7 +117,7 @@ def _op_times(own: Sequence[Entry], compared: Compared) -> Iterator[list[str]]:
         yield [
             _when(entry),
             _code(entry),
-            tried.problem,
+            _problem(entry, tried),
             f"`{before[0].variant}` {_code(before[0])}" if before else NOT_THERE,
             number(earlier),
             number(tried.op_ms),
@@ -134,7 +135,7 @@ def _counters(own: Sequence[Entry], compared: Compared) -> Iterator[list[str]]:
             if not value and not was:
                 continue
             change = times(value / was) if was else NOT_THERE
-            yield [_when(entry), tried.problem, f"`{name}`", _count(was), _count(value), change]
+            yield [_when(entry), _problem(entry, tried), f"`{name}`", _count(was), _count(value), change]
 
 
 def _results(entries: Sequence[Entry]) -> Iterator[Before]:
@@ -162,11 +163,13 @@ def _result(own: Sequence[Entry], compared: Compared) -> str:
     """The last verdict of each verb, and a comparison of the op times."""
     last = {entry.verb: entry for entry in own}
     parts = [f"`{verb}`: {_verdict(entry)}" for verb, entry in last.items()]
-    newest = {str(tried.shape): tried for _, tried in _results(own) if tried.op_ms}
-    for tried in newest.values():
+    newest = {str(tried.shape): (entry, tried) for entry, tried in _results(own) if tried.op_ms}
+    for entry, tried in newest.values():
         before = compared.get(id(tried))
         if before and before[1].op_ms and tried.op_ms:
-            parts.append(f"{tried.problem} {_gain(before[1].op_ms / tried.op_ms)} `{before[0].variant}`")
+            parts.append(
+                f"{_problem(entry, tried)} {_gain(before[1].op_ms / tried.op_ms)} `{before[0].variant}`"
+            )
     return "; ".join(parts) + "."
 
 
@@ -194,6 +197,12 @@ def _missing(entries: Sequence[Entry], variant: str) -> Iterator[str]:
 
 def _when(entry: Entry) -> str:
     return entry.time[:16].replace("T", " ")
+
+
+def _problem(entry: Entry, tried: Tried) -> str:
+    """The name of a problem and its batch size, which differs between runs."""
+    batch = tried.shape.get(ops.find(entry.op).problem.batch_field) if entry.op in ops.names() else None
+    return f"{tried.problem}, batch {batch:,}" if isinstance(batch, int) else tried.problem
 
 
 def _code(entry: Entry) -> str:
