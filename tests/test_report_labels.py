@@ -1,20 +1,15 @@
 """The labels of the report's plots, and how its numbers are written."""
 
 import itertools
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from report_records import (
-    fake_full,
-    stored,
-)
-from sampling import sampled
+from matplotlib.transforms import Bbox
 
 from mini_dnn.report.board import boards
-from mini_dnn.report.load import RESULTS, load, results_files
+from mini_dnn.report.load import RESULTS, load
 from mini_dnn.report.roofline import clear_of, roofline, spread
 from mini_dnn.report.tables import number
 from mini_dnn.report.theme import LIGHT
@@ -44,9 +39,25 @@ def test_labels_leave_what_is_blocked(wanted: list[float], lines: list[float]) -
     assert not any(low + 1e-9 < place < high - 1e-9 for place in places for low, high in blocked)
 
 
-@pytest.mark.parametrize("files", sampled([[RESULTS], []], one_of=2), ids=["stored", "made up"])
-def test_roofline_labels_overlap_nothing(tmp_path: Path, files: list[Path]) -> None:
-    board = boards(load(results_files(files or [stored(tmp_path, fake_full())])))[0]
+def test_labels_are_left_out_where_columns_are_close() -> None:
+    (board,) = boards(load([RESULTS / "h200-linear.json"]))
+    rows = [row for entry in board.at(32) for row in entry.rows.values()]
+    figure = roofline(board, rows, {"linear/v0_naive": 1, "linear/v1_tiles": 2}, LIGHT)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    (axes,) = figure.axes
+    (above,) = axes.child_axes
+    texts = [text for text in axes.texts if "linear/" in text.get_text()] + above.get_xticklabels()
+    assert len(texts) == 2 * 2 + 6, "the first and the last problem have labels, and all have names"
+    boxes = [text.get_window_extent(canvas.get_renderer()) for text in texts]
+    top_lines = [
+        Bbox.from_extents(box.x0, box.y1 - 10, box.x1, box.y1) for box in boxes
+    ]  # the others are empty
+    assert not any(one.overlaps(other) for one, other in itertools.combinations(top_lines, 2))
+
+
+def test_roofline_labels_overlap_nothing() -> None:
+    (board,) = boards(load([RESULTS / "h200-g.json"]))
     rows = [row for entry in board.at(10000) for row in entry.rows.values() if row.op_ms and not row.on_host]
     figure = roofline(board, rows, {"layers/custom": 1}, LIGHT)
     canvas = FigureCanvasAgg(figure)

@@ -22,7 +22,7 @@ from report_records import (
 from mini_dnn import ops
 from mini_dnn.report import readmes
 from mini_dnn.report.board import Board, boards, shown
-from mini_dnn.report.load import load
+from mini_dnn.report.load import RESULTS, load
 from mini_dnn.report.page import write_report
 from mini_dnn.report.rivals import peers_table
 from mini_dnn.report.rows import COURSE, SIZES
@@ -141,6 +141,20 @@ def test_a_report_without_the_default_operation(tmp_path: Path) -> None:
     assert f"\n# softmax: softmax of each row, fp32\n\nMeasured on {GPU}" in text
     assert "milestone" not in text
     assert "the roofline's ceilings and every share of it: `run.py bench softmax --out" in text
+
+
+@pytest.mark.usefixtures("unplotted")
+def test_parts_of_a_second_device_name_it(tmp_path: Path) -> None:
+    other = fake_record(softmax_rows(), device={"name": "Other (sm_80)", "cpu": "", "state": None})
+    files = [stored(tmp_path, fake_record(softmax_rows())), stored(tmp_path, other, "other.json")]
+    write_report(load([*files, RESULTS / "h200-vit-peers.json"]), tmp_path / "out")
+    text = (tmp_path / "out" / "report.md").read_text()
+    assert "| [softmax](#softmax-softmax-of-each-row-fp32) |" in text
+    assert "| [softmax on Other (sm_80)](#softmax-on-other-sm_80-softmax-of-each-row-fp32) |" in text
+    assert "\n# softmax on Other (sm_80): softmax of each row, fp32\n" in text
+    page = (tmp_path / "out" / "index.html").read_text()
+    assert '<a href="#softmax-on-other-sm_80-softmax-of-each-row-fp32">softmax on Other (sm_80)</a>' in page
+    assert "so these files are left out: `h200-vit-peers.json`." in text
 
 
 @pytest.mark.usefixtures("unplotted")

@@ -39,6 +39,15 @@ def gemm_rows() -> list[dict[str, object]]:
     ]
 
 
+def linear_rows() -> list[dict[str, object]]:
+    """Two variants at six problems. Three of them have nearly the same FLOPs per byte."""
+    return [
+        fake_row(name, 32, problem, ms, accuracy=None)
+        for name, ms in (("linear/v0_naive", 198.4), ("linear/v1_tiles", 0.1974))
+        for problem in ops.find("linear").course
+    ]
+
+
 def ladder_from(folder: Path, rows: list[dict[str, object]], op: str) -> Ladder:
     found = boards(load([stored(folder, fake_record(rows, memory=CEILINGS))]))
     ladder = ladder_of(next(board for board in found if board.operation.name == op))
@@ -48,10 +57,11 @@ def ladder_from(folder: Path, rows: list[dict[str, object]], op: str) -> Ladder:
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A report on two operations without the plots, which the script does not use."""
+    """A report on three operations without the plots, which the script does not use."""
     folder = tmp_path_factory.mktemp("report")
     record = fake_full()
-    record["rows"] = [row for row in record["rows"] if row["batch"] == 10000] + gemm_rows()
+    record["rows"] = [row for row in record["rows"] if row["batch"] == 10000]
+    record["rows"] += gemm_rows() + linear_rows()
     del record["sweeps"]
     files = [stored(folder, record), stored(folder, fake_peers(), "peers.json")]
     with pytest.MonkeyPatch.context() as patch:
@@ -111,6 +121,35 @@ def test_keys_reach_every_point_and_its_sources(page: Page) -> None:
     page.press("Escape")
     assert not page.run("dialog.open")
     assert page.messages == []
+
+
+OVERLAPS = """(() => {
+  const box = node => {
+    const range = document.createRange();
+    range.selectNodeContents(node);
+    return range.getBoundingClientRect();
+  };
+  const meet = (a, b) =>
+    a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 5 && b.top < a.bottom - 5;
+  const found = [];
+  for (const chart of document.querySelectorAll(".chart")) {
+    const texts = [...chart.querySelectorAll("text.halo:not(.soft), .badge-text")];
+    texts.forEach((one, at) => texts.slice(at + 1).forEach(other => {
+      if (meet(box(one), box(other))) found.push([one.textContent, other.textContent]);
+    }));
+  }
+  for (const cell of document.querySelectorAll("td:has(> .bar)")) {
+    const number = box(cell.lastChild), bar = cell.firstChild.getBoundingClientRect();
+    const inside = bar.right < number.left && number.right < cell.getBoundingClientRect().right;
+    if (!inside) found.push(cell.outerHTML);
+  }
+  return found;
+})()"""
+
+
+def test_no_names_and_numbers_overlap(page: Page) -> None:
+    assert page.run("document.querySelectorAll('.part')[2].querySelectorAll('.point').length") == 12
+    assert page.run(OVERLAPS) == []
 
 
 @pytest.mark.parametrize("dark", sampled([False, True], one_of=2), ids=["light", "dark"])

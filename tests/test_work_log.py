@@ -159,7 +159,7 @@ def test_the_page_compares_with_the_earlier_code_and_the_parent(log: Path) -> No
     written = write_work_log(read(log), log.parent / "page")
     assert [path.name for path in written] == ["index.html", "report.md"]
     lines = written[1].read_text().splitlines()
-    rows = [line.split(" | ")[2:] for line in lines if "| conv1 |" in line]
+    rows = [line.split(" | ")[2:] for line in lines if "| conv1, batch 1 |" in line]
     assert [row[1:5] for row in rows] == [
         ["–", "–", "8.00", "–"],
         ["`m1/direct` `aaaaaaa`", "8.00", "10.0", "0.800×"],

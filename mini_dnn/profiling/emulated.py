@@ -271,7 +271,8 @@ def _occupancy(fits: Occupancy, known: int | None) -> str:
 
 def _lanes(kernel: Counters) -> str:
     splits = sum(branch.splits for branch in kernel.branches)
-    return f"{kernel.active_lanes:.1f} of 32 are active on average; warps diverge {splits:,} times"
+    times = f"{splits:,} time{'s' * (splits != 1)}"
+    return f"{kernel.active_lanes:.1f} of 32 are active on average; warps diverge {times}"
 
 
 def _work(kernel: Counters) -> str:

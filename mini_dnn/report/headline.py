@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 
 from matplotlib.figure import Figure as Plot
 from matplotlib.ticker import FuncFormatter
 
+from mini_dnn.measuring.batches import Batches
 from mini_dnn.report.board import Board
 from mini_dnn.report.document import NOT_THERE, Block, Figure, Heading, Table, Text, slug
 from mini_dnn.report.ladder import Ladder, Rung, ladder_of, notes
@@ -53,7 +54,7 @@ def glance(headings: Mapping[str, Board]) -> Table:
     """A table with a row for each part of the report."""
     rows = []
     for heading, board in headings.items():
-        link = f"[{board.operation.name}](#{slug(heading)})"
+        link = f"[{heading.partition(': ')[0]}](#{slug(heading)})"
         ladder = ladder_of(board)
         if ladder is None:
             rows.append([link, *[NOT_THERE] * 6])
@@ -76,14 +77,17 @@ def glance(headings: Mapping[str, Board]) -> Table:
     return Table([*columns, "of the roofline", "over the fastest library"], rows, text_columns=3)
 
 
-def not_measured(boards: Collection[Board]) -> list[Block]:
-    """The ladders that have no measurements, and the command that measures them."""
+def not_measured(boards: Collection[Board], batches: Iterable[Batches]) -> list[Block]:
+    """The ladders that have no op times, the command that measures them, and other files about them."""
     lacking = [op for op in notes() if op not in {board.operation.name for board in boards}]
     if not lacking:
         return []
     names = ", ".join(f"`{op}`" for op in lacking)
     command = f"run.py bench {lacking[0]} --out benchmarks/results/NAME.json"
-    return [Text(f"Not measured yet: {names}; on a GPU: `{command}`.")]
+    text = f"There are no op times yet of {names}; on a GPU: `{command}`."
+    if files := ", ".join(f"`{one.file.name}`" for one in batches if one.content.op in lacking):
+        text += f" Times by batch are shown only with op times, so these files are left out: {files}."
+    return [Text(text)]
 
 
 def ladder_blocks(board: Board, suffix: str) -> list[Block]:
@@ -148,7 +152,8 @@ def plot(ladder: Ladder, theme: Theme) -> Plot:
     low = min([*times_ms, *([roof_ms] if roof_ms else [])])
     axes.set(xscale="log", xlim=(low / 2, max(times_ms) * 2), ylim=(len(rungs) - 0.4, -0.9))
     roofline = f"; dashed: the roofline, {number(roof_ms)} ms" if roof_ms else ""
-    axes.set_xlabel(f"op time of {ladder.place.replace('`', '')}, ms (logarithmic){roofline}")
+    words = f"op time of {ladder.place.replace('`', '')}, ms (logarithmic){roofline}"
+    axes.set_xlabel(words, loc="right")  # a long label extends below the words on the left
     axes.set_yticks(range(len(rungs)), [_words(rung) for rung in rungs], size=8.5)
     axes.tick_params(axis="y", length=0)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.5g}"))

@@ -93,7 +93,7 @@ def _blocks(found: Sequence[Board], results: Results) -> list[Block]:
     if text := sentence(found[0]):
         blocks.append(Text(text, lead=True))
     if len(found) > 1:
-        blocks += [glance(headings), *not_measured(found)]
+        blocks += [glance(headings), *not_measured(found, results.batches)]
     for at, (heading, board) in enumerate(headings.items(), 1):
         suffix = "" if at == 1 else f"-{at}"  # ends the names of the plots' files
         first = at == 1 or found[at - 2].device != board.device  # the first part of its device
@@ -109,11 +109,11 @@ def _blocks(found: Sequence[Board], results: Results) -> list[Block]:
 
 
 def _headings(found: Sequence[Board]) -> Mapping[str, Board]:
-    """The boards by the headings of their parts. The headings name the device if there are several."""
-    devices = list(dict.fromkeys(board.device for board in found))
+    """The boards by the headings of their parts, which name every device but the first."""
     return {
-        f"{board.operation.name}: {board.operation.about}"
-        + (f", on {board.device}" if len(devices) > 1 and board.device != devices[0] else ""): board
+        board.operation.name
+        + f" on {board.device}" * (board.device != found[0].device)
+        + f": {board.operation.about}": board
         for board in found
     }
 
@@ -205,7 +205,7 @@ def _rates_text(board: Board, rows: Sequence[Row]) -> str:
         "definition. Nearer ceiling: the one that takes longer at the peak rates of the device, and would "
         "limit a perfect kernel. A kernel that reaches only a small share of its roofline is limited by "
         "something else, such as instructions, shared memory or latency; a profiler shows which. Max error "
-        "is relative to float64."
+        "is the largest absolute difference from float64."
     )
     if "copy_gbps" not in board.ceilings:
         return text + (

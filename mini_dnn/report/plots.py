@@ -31,6 +31,7 @@ def op_times(entries: Sequence[Entry], theme: Theme) -> Figure:
     known = [ms for entry in entries for ms in map(entry.op_ms, problems) if ms is not None]
     left = min(known) / 2  # a logarithmic axis has no zero at which bars could start
     thick = 0.8 / len(problems)
+    colours = theme.series if len(problems) <= len(theme.series) else theme.ramp(len(problems))
     for at, problem in enumerate(problems):
         label: str | None = problem  # only the first bar gets a label
         for y, entry in enumerate(entries):
@@ -38,7 +39,7 @@ def op_times(entries: Sequence[Entry], theme: Theme) -> Figure:
             if ms is None:
                 continue
             middle = y - 0.4 + (at + 0.5) * thick
-            axes.barh(middle, ms - left, thick * 0.92, left, color=theme.series[at % 4], label=label)
+            axes.barh(middle, ms - left, thick * 0.92, left, color=colours[at], label=label)
             label = None
             axes.annotate(number(ms), (ms, middle), (4, 0), textcoords="offset points", va="center", size=8.5)
     axes.set(xscale="log", xlim=(left, max(known) * 2), xlabel="op time, ms (logarithmic)")
@@ -60,7 +61,8 @@ def gains(board: Board, entries: Sequence[Entry], theme: Theme) -> Figure:
         )
     axes.axvline(1, color=theme.soft, linewidth=1)
     axes.set(xscale="log", xlim=(least / 1.1, most * 1.15 * (most / least) ** 0.05))
-    axes.set_xlabel("times as fast as its parent, sum of op times (logarithmic); left of 1 is slower")
+    words = "times as fast as its parent, sum of op times (logarithmic); left of 1 is slower"
+    axes.set_xlabel(words, loc="right")  # a long label extends below the names on the left
     _names(axes, [f"{entry.variant}   over {entry.any_row.parent}" for entry in entries])
     return figure
 

@@ -92,10 +92,11 @@ def peers_table(board: Board) -> Table:
         known = [rival.op_ms.get(problem) for problem in problems]
         cells = [*known, sum_ms] if len(problems) > 1 else known
         if any(cells):
-            over = times(sum_ms / final_ms) if sum_ms and final_ms else NOT_THERE
-            rows.append([*rival.words, *map(number, cells), over])
-    columns = ["library", "precision", "order", *op_columns(problems), f"`{final}` over it"]
-    return Table(columns, rows, text_columns=3, bar=len(columns) - 2)
+            over = [times(sum_ms / final_ms if sum_ms else None)] if final_ms else []
+            rows.append([*rival.words, *map(number, cells), *over])
+    columns = ["library", "precision", "order", *op_columns(problems)]
+    over_it = [f"`{final}` over it"] if final_ms else []
+    return Table([*columns, *over_it], rows, text_columns=3, bar=len(columns) - 1)
 
 
 def rivals_blocks(board: Board) -> list[Block]:

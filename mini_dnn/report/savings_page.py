@@ -58,8 +58,7 @@ def plot(content: SavingsFile, theme: Theme) -> Plot:
         _bars(axes, label, panel, rows, theme)
     panels[0].set_yticks(range(len(rows)), [f"{row.program}, {_types(row)}" for row in rows])
     panels[0].set_ylim(len(rows) - 0.4, -0.6)
-    words = f"{content.device.name}, {' and '.join(dict.fromkeys(row.problem for row in rows))}"
-    figure.suptitle(f"{words}, {content.started[:10]}", x=0.01, ha="left", size=11)
+    figure.suptitle(f"{content.device.name}, {content.started[:10]}", x=0.01, ha="left", size=11)
     return figure
 
 

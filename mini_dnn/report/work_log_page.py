@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 
+from mini_dnn import ops
 from mini_dnn.measuring.work_log import Entry, Tried, WorkLog
 from mini_dnn.report.document import NOT_THERE, Block, Heading, Items, Table, Text, Warnings
 from mini_dnn.report.folder import write_folder
@@ -24,6 +25,7 @@ ABOUT = (
 )
 
 Before = tuple[Entry, Tried]
+Compared = Mapping[int, Before]  # by the id of a `Tried`
 
 
 def write_work_log(log: WorkLog, out: Path, force: bool = False) -> list[Path]:
@@ -51,8 +53,9 @@ def blocks(log: WorkLog) -> list[Block]:
     variants = list(dict.fromkeys(entry.variant for entry in log.entries))
     found.append(Text(_summary(log.entries, variants)))
     found += [Heading(2, "What was tried"), Text(ABOUT), _timeline(log.entries)]
+    op_times, counters = _compared(log.entries), _compared(log.entries, counters=True)
     for variant in variants:
-        found += _variant(log.entries, variant)
+        found += _variant([one for one in log.entries if one.variant == variant], op_times, counters)
     missing = [words for variant in variants for words in _missing(log.entries, variant)]
     return [*found, Heading(2, "What is missing"), Items(missing)] if missing else found
 
@@ -75,16 +78,15 @@ def _timeline(entries: Sequence[Entry]) -> Table:
     return Table(["time, UTC", "verb", "variant", "code", "verdict"], rows, text_columns=5, strong=bad)
 
 
-def _variant(entries: Sequence[Entry], variant: str) -> list[Block]:
-    """The idea, the expectation, the evidence and the result of one variant."""
-    own = [entry for entry in entries if entry.variant == variant]
-    found: list[Block] = [Heading(2, variant), Text(f"Choice: {own[-1].idea or NOT_THERE}")]
+def _variant(own: Sequence[Entry], op_times: Compared, counters: Compared) -> list[Block]:
+    """The idea, the expectation, the evidence and the result of one variant, from its own entries."""
+    found: list[Block] = [Heading(2, own[0].variant), Text(f"Choice: {own[-1].idea or NOT_THERE}")]
     expected = [words for words, _ in groupby(entry.expected for entry in own) if words]
     if len(expected) == 1:
         found.append(Text(f"Expected: {expected[0]}"))
     elif expected:
         found += [Text("Expected, in the order in which it was written:"), Items(expected)]
-    times_rows = list(_op_times(entries, own))
+    times_rows = list(_op_times(own, op_times))
     if times_rows:
         columns = [
             "time, UTC",
@@ -97,26 +99,25 @@ def _variant(entries: Sequence[Entry], variant: str) -> list[Block]:
             "of the roofline",
         ]
         found += [Heading(3, "Op times"), Table(columns, times_rows, text_columns=4)]
-    counters = list(_counters(entries, own))
-    if counters:
+    if counter_rows := list(_counters(own, counters)):
         columns = ["time, UTC", "problem", "counter", "before", "after", "after / before"]
-        found += [Heading(3, "Counters"), Table(columns, counters, text_columns=3)]
+        found += [Heading(3, "Counters"), Table(columns, counter_rows, text_columns=3)]
     notes = [f"{_when(entry)}, `{entry.verb}`: {note}" for entry in own for note in entry.notes]
     if notes:
         found += [Heading(3, "What the tools said"), Items(notes)]
-    return [*found, Text(f"Result: {_result(entries, own)}")]
+    return [*found, Text(f"Result: {_result(own, op_times)}")]
 
 
-def _op_times(entries: Sequence[Entry], own: Sequence[Entry]) -> Iterator[list[str]]:
+def _op_times(own: Sequence[Entry], compared: Compared) -> Iterator[list[str]]:
     for entry, tried in _results(own):
         if tried.op_ms is None:
             continue
-        before = _before(entries, entry, tried)
+        before = compared.get(id(tried))
         earlier = before[1].op_ms if before else None
         yield [
             _when(entry),
             _code(entry),
-            tried.problem,
+            _problem(entry, tried),
             f"`{before[0].variant}` {_code(before[0])}" if before else NOT_THERE,
             number(earlier),
             number(tried.op_ms),
@@ -125,44 +126,50 @@ def _op_times(entries: Sequence[Entry], own: Sequence[Entry]) -> Iterator[list[s
         ]
 
 
-def _counters(entries: Sequence[Entry], own: Sequence[Entry]) -> Iterator[list[str]]:
+def _counters(own: Sequence[Entry], compared: Compared) -> Iterator[list[str]]:
     for entry, tried in _results(own):
-        before = _before(entries, entry, tried, counters=True)
+        before = compared.get(id(tried))
         earlier: Mapping[str, float] = before[1].counters if before else {}
         for name, value in tried.counters.items():
             was = earlier.get(name)
             if not value and not was:
                 continue
             change = times(value / was) if was else NOT_THERE
-            yield [_when(entry), tried.problem, f"`{name}`", _count(was), _count(value), change]
+            yield [_when(entry), _problem(entry, tried), f"`{name}`", _count(was), _count(value), change]
 
 
 def _results(entries: Sequence[Entry]) -> Iterator[Before]:
     return ((entry, tried) for entry in entries for tried in entry.results)
 
 
-def _before(entries: Sequence[Entry], entry: Entry, tried: Tried, counters: bool = False) -> Before | None:
-    """The entry to compare with: the last comparable one of the same variant, or else of its parent."""
-    at = next(i for i, one in enumerate(entries) if one is entry)
-    for variant in (entry.variant, entry.parent):
-        for one, earlier in reversed(list(_results(entries[:at]))):
-            has = earlier.counters if counters else earlier.op_ms
-            same = one.variant == variant and one.device == entry.device and earlier.shape == tried.shape
-            if has and same and (variant != entry.variant or one.code_hash != entry.code_hash):
-                return one, earlier
-    return None
+def _compared(entries: Sequence[Entry], counters: bool = False) -> Compared:
+    """The earlier result to compare each one with: of the variant's other code, or else of its parent."""
+    history: dict[tuple[str | None, str, str], list[Before]] = {}
+    found = {}
+    for entry, tried in _results(entries):
+        if not (tried.counters if counters else tried.op_ms):
+            continue
+        own, parents = (
+            history.get((of, entry.device, str(tried.shape)), []) for of in (entry.variant, entry.parent)
+        )
+        others = (one for one in reversed(own) if one[0].code_hash != entry.code_hash)
+        if before := next(others, None) or next(reversed(parents), None):
+            found[id(tried)] = before
+        history.setdefault((entry.variant, entry.device, str(tried.shape)), []).append((entry, tried))
+    return found
 
 
-def _result(entries: Sequence[Entry], own: Sequence[Entry]) -> str:
+def _result(own: Sequence[Entry], compared: Compared) -> str:
     """The last verdict of each verb, and a comparison of the op times."""
     last = {entry.verb: entry for entry in own}
     parts = [f"`{verb}`: {_verdict(entry)}" for verb, entry in last.items()]
-    timed = [(entry, tried) for entry, tried in _results(own) if tried.op_ms]
-    newest = {str(tried.shape): (entry, tried) for entry, tried in timed}
+    newest = {str(tried.shape): (entry, tried) for entry, tried in _results(own) if tried.op_ms}
     for entry, tried in newest.values():
-        before = _before(entries, entry, tried)
+        before = compared.get(id(tried))
         if before and before[1].op_ms and tried.op_ms:
-            parts.append(f"{tried.problem} {_gain(before[1].op_ms / tried.op_ms)} `{before[0].variant}`")
+            parts.append(
+                f"{_problem(entry, tried)} {_gain(before[1].op_ms / tried.op_ms)} `{before[0].variant}`"
+            )
     return "; ".join(parts) + "."
 
 
@@ -190,6 +197,12 @@ def _missing(entries: Sequence[Entry], variant: str) -> Iterator[str]:
 
 def _when(entry: Entry) -> str:
     return entry.time[:16].replace("T", " ")
+
+
+def _problem(entry: Entry, tried: Tried) -> str:
+    """The name of a problem and its batch size, which differs between runs."""
+    batch = tried.shape.get(ops.find(entry.op).problem.batch_field) if entry.op in ops.names() else None
+    return f"{tried.problem}, batch {batch:,}" if isinstance(batch, int) else tried.problem
 
 
 def _code(entry: Entry) -> str:

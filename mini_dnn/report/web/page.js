@@ -2,6 +2,7 @@
 const data = JSON.parse(document.getElementById("data").textContent);
 const tip = document.getElementById("tip"), dialog = document.getElementById("variant");
 const MOST_RADIOS = 6, NARROW = 640; // options before a list takes their place; pixels before names are left out
+const BADGE = 34, LINE = 18, WIDE = 7.5, WIDE_BOLD = 8.5; // pixels: a rung's badge beside its point; lines and characters of text
 
 function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
@@ -59,7 +60,8 @@ const rungColour = (board, number) => `var(--rung-${Math.max(2, board.rungs.leng
 function updateLadder(table, board, state) {
   const entries = board.rungs.map(name => board.entries.find(entry => entry.variant === name));
   const times = entries.map(entry => opMs(entry, at(board, state)));
-  const known = times.filter(Boolean), roof = roofMs(entries.at(-1), at(board, state));
+  const last = entries.findLast(entry => opMs(entry, at(board, state)));
+  const known = times.filter(Boolean), roof = roofMs(last, at(board, state));
   const low = Math.min(...known, roof ?? Infinity) / 1.3, high = Math.max(...known) * 1.3;
   const place = scale(low, high, 4, 96), marks = known.length ? ticks(low, high, 6) : [];
   const axis = make("span", { class: "axis", "aria-hidden": "true" });
@@ -119,6 +121,16 @@ function spread(wanted, gap, low, high) { // places at least a gap apart, in the
   return found;
 }
 
+function stagger(spans) { // the lowest line on which each span has room; spans start in increasing order
+  const ends = [];
+  return spans.map(([start, end]) => {
+    let line = ends.findIndex(taken => taken < start);
+    if (line < 0) line = ends.length;
+    ends[line] = end;
+    return line;
+  });
+}
+
 function updateRoofline(figure, board, state) {
   const problems = at(board, state);
   const points = board.entries.filter(entry => !entry.host)
@@ -137,9 +149,14 @@ function updateRoofline(figure, board, state) {
   const ridge = slope && roofs.length ? Math.max(...roofs.map(([, value]) => value)) / slope : Infinity; // to be seen
   const lowX = Math.min(...points.map(point => point.intensity / 8), ridge / 2), highX = Math.max(...points.map(p => p.intensity)) * 8;
   const lowY = Math.min(...rates) / 2, highY = Math.max(...rates, ...roofs.map(([, value]) => value)) * 1.7;
-  const x = scale(lowX, highX, 58, width - 8), y = scale(lowY, highY, height - 46, 26);
+  const columns = problems.map(problem => points.filter(point => point.problem === problem)).filter(inside => inside.length)
+    .sort(([a], [b]) => a.intensity - b.intensity);
+  const x = scale(lowX, highX, 58, width - 8), middles = columns.map(([point]) => x(point.intensity));
+  const levels = stagger(columns.map(([point], column) => // names of problems are bold
+    [-1, 1].map(side => middles[column] + side * (point.problem.length * WIDE_BOLD / 2 + 3))));
+  const top = 26 + LINE * Math.max(...levels), y = scale(lowY, highY, height - 46, top);
   for (const mark of ticks(lowX, highX, width / 90)) {
-    draw(svg, "line", { class: "grid", x1: x(mark), x2: x(mark), y1: 26, y2: height - 46 });
+    draw(svg, "line", { class: "grid", x1: x(mark), x2: x(mark), y1: top, y2: height - 46 });
     draw(svg, "text", { class: "soft", x: x(mark), y: height - 28, "text-anchor": "middle" }, plain(mark));
   }
   for (const mark of ticks(lowY, highY, 9)) {
@@ -149,9 +166,12 @@ function updateRoofline(figure, board, state) {
   draw(svg, "text", { class: "soft", x: (58 + width) / 2, y: height - 6, "text-anchor": "middle" }, "FLOPs per byte moved");
   draw(svg, "text", { class: "soft", x: 4, y: 12 }, "TFLOP/s");
   drawCeilings(svg, roofs, slope, [lowX, highX], lowY, x, y);
-  problems.forEach((problem, column) => {
-    const inside = points.filter(point => point.problem === problem);
-    if (inside.length) drawColumn(svg, board, inside, problems.length > 1 && column % 2 === 0 ? -1 : 1, x, y, [width, height]);
+  columns.forEach((inside, column) => {
+    const isFirst = column === 0 && columns.length > 1, next = isFirst ? Infinity : middles[column + 1] ?? Infinity;
+    draw(svg, "text", { class: "halo", x: middles[column], y: top - 10 - LINE * levels[column], "text-anchor": "middle",
+      "font-weight": 700 }, inside[0].problem);
+    drawColumn(svg, board, inside, isFirst ? -1 : 1, middles[column],
+      Math.min(next - middles[column], width > NARROW ? Infinity : BADGE + 20), y, top, height);
   });
   svg.querySelector(".point")?.setAttribute("tabindex", "0");
 }
@@ -172,19 +192,19 @@ function drawCeilings(svg, roofs, slope, [lowX, highX], lowY, x, y) {
   }
 }
 
-function drawColumn(svg, board, points, side, x, y, [width, height]) {
-  const across = x(points[0].intensity);
-  draw(svg, "text", { class: "halo", x: across, y: 16, "text-anchor": "middle", "font-weight": 700 }, points[0].problem);
+/* Badges and names of the rungs are left out where the next column is too close. */
+function drawColumn(svg, board, points, side, across, room, y, top, height) {
   const rungs = points.filter(point => point.rung), others = points.filter(point => !point.rung);
-  const places = spread(rungs.map(point => y(point.tflops)), 23, 34, height - 58);
+  const places = spread(rungs.map(point => y(point.tflops)), 23, top + 8, height - 58), badge = across + side * BADGE;
   for (const point of others) drawPoint(svg, point, "var(--grey)", 4.5, across, y(point.tflops));
   rungs.forEach((point, index) => {
-    const badge = across + side * 34;
-    draw(svg, "line", { class: "leader", x1: across, y1: y(point.tflops), x2: badge, y2: places[index] });
+    if (room >= BADGE + 20)
+      draw(svg, "line", { class: "leader", x1: across, y1: y(point.tflops), x2: badge, y2: places[index] });
     const group = drawPoint(svg, point, rungColour(board, point.rung), 6, across, y(point.tflops));
+    if (room < BADGE + 20) return;
     draw(group, "circle", { cx: badge, cy: places[index], r: 10.5, fill: rungColour(board, point.rung) });
     draw(group, "text", { class: "badge-text", x: badge, y: places[index] + 4 }, point.rung);
-    if (width > NARROW)
+    if (room >= BADGE + 26 + point.variant.length * WIDE)
       draw(group, "text", { class: "halo", x: badge + side * 16, y: places[index] + 4, "text-anchor": side > 0 ? "start" : "end" }, point.variant);
   });
 }
