@@ -14,7 +14,7 @@ import numpy as np
 from peers_common import Case, Prepared
 from peers_problems import Subject, spread
 
-from mini_dnn.device.base import Buffer, Device, Scalar
+from mini_dnn.device.base import Buffer, Device, LaunchConfig, Scalar
 from mini_dnn.errors import CheckError, DeviceError, UsageError
 from mini_dnn.measuring.bench import SWEEP_TIMING
 from mini_dnn.running.timing import time_op
@@ -183,7 +183,7 @@ def mover(
     numbers = (mix.items, mix.read, mix.write, cut.parts, buffers, pitch)
     args: list[Buffer | Scalar] = [source, target, counters, *map(np.int32, numbers)]
     grid = (min(cut.blocks * getattr(device, "multiprocessors", 2), mix.items * cut.parts),)
-    return lambda: device.launch(module, "move", grid, (THREADS,), args, buffers * pitch)
+    return lambda: device.launch(module, "move", LaunchConfig(grid, (THREADS,), buffers * pitch), args)
 
 
 @contextmanager

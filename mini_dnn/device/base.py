@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -73,6 +73,16 @@ class MappedBuffer:
         return address, self.geometry
 
 
+class LaunchConfig(NamedTuple):
+    """How a kernel is launched. The fields are described in `mini_dnn.variant.Launch`."""
+
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    shared_bytes: int = 0
+    cluster: Sizes = ALONE
+    early: bool = False
+
+
 class Module(Protocol):
     """A compiled ``.cu`` file."""
 
@@ -112,12 +122,8 @@ class ForeignStream(Protocol):
         self,
         module: Module,
         kernel: str,
-        grid: tuple[int, ...],
-        block: tuple[int, ...],
+        config: LaunchConfig,
         args: Sequence[Buffer | Scalar | MappedBuffer],
-        shared_bytes: int,
-        cluster: Sizes,
-        early: bool,
     ) -> Work:
         """Prepare the launch of a kernel: see `Device.launch`."""
 
@@ -210,17 +216,11 @@ class Device(Protocol):
         self,
         module: Module,
         kernel: str,
-        grid: tuple[int, ...],
-        block: tuple[int, ...],
+        config: LaunchConfig,
         args: Sequence[Buffer | Scalar | MappedBuffer],
-        shared_bytes: int = 0,
         stream: int = 0,
-        cluster: Sizes = ALONE,
-        early: bool = False,
     ) -> None:
-        """Launch an ``extern "C" __global__`` kernel. ``grid`` and ``block`` have one to three entries.
-
-        ``cluster`` and ``early`` are described in `mini_dnn.variant.Launch`.
+        """Launch an ``extern "C" __global__`` kernel.
 
         Raises
         ------

@@ -13,13 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from mini_dnn.device import peers
-from mini_dnn.device.base import Buffer, Defines, Device, MappedBuffer, Module, Scalar
+from mini_dnn.device.base import Buffer, Defines, Device, LaunchConfig, MappedBuffer, Module, Scalar
 from mini_dnn.device.bindings import load_driver, reason
-from mini_dnn.device.clusters import ALONE, Sizes
 from mini_dnn.device.cublas import WORKSPACE, Cublas
 from mini_dnn.device.cuda_buffer import CudaBuffer, LentCudaBuffer, address_of, check_room, own, same_size
 from mini_dnn.device.cuda_driver import load_pycuda
-from mini_dnn.device.cuda_module import CudaModule, LaunchSettings, loaded
+from mini_dnn.device.cuda_module import CudaModule, loaded
 from mini_dnn.device.cuda_stream import CudaStream
 from mini_dnn.device.graph import CudaGraph
 from mini_dnn.device.nvcc import build_cubin, nvcc_arch
@@ -183,18 +182,13 @@ class CudaDevice:
         self,
         module: Module,
         kernel: str,
-        grid: tuple[int, ...],
-        block: tuple[int, ...],
+        config: LaunchConfig,
         args: Sequence[Buffer | Scalar | MappedBuffer],
-        shared_bytes: int = 0,
         stream: int = 0,
-        cluster: Sizes = ALONE,
-        early: bool = False,
     ) -> None:
         """Launch a kernel. If it fails, the next copy or `synchronize` raises the error."""
         handle = self._stream(stream).handle
-        settings = LaunchSettings(tuple(grid), tuple(block), shared_bytes, handle, cluster, early)
-        loaded(module).kernel(kernel).launch(settings, args)
+        loaded(module).kernel(kernel).launch(config, args, handle)
 
     def gemm(self, product: Product, a: Buffer, b: Buffer, c: Buffer, stream: int = 0) -> None:
         """Multiply with cuBLAS."""

@@ -6,12 +6,11 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mini_dnn.device.base import Buffer, MappedBuffer, Module, Scalar, Work
+from mini_dnn.device.base import Buffer, LaunchConfig, MappedBuffer, Module, Scalar, Work
 from mini_dnn.device.bindings import reason
-from mini_dnn.device.clusters import Sizes
 from mini_dnn.device.cublas import WORKSPACE, Cublas
 from mini_dnn.device.cuda_buffer import CudaBuffer, address_of, check_room
-from mini_dnn.device.cuda_module import LaunchSettings, loaded
+from mini_dnn.device.cuda_module import loaded
 from mini_dnn.device.product import Product
 from mini_dnn.errors import LaunchError
 
@@ -72,16 +71,11 @@ class CudaStream:
         self,
         module: Module,
         kernel: str,
-        grid: tuple[int, ...],
-        block: tuple[int, ...],
+        config: LaunchConfig,
         args: Sequence[Buffer | Scalar | MappedBuffer],
-        shared_bytes: int,
-        cluster: Sizes,
-        early: bool,
     ) -> Work:
         """Prepare the launch of a kernel."""
-        settings = LaunchSettings(tuple(grid), tuple(block), shared_bytes, self._handle, cluster, early)
-        return loaded(module).kernel(kernel).ready(settings, args)
+        return loaded(module).kernel(kernel).ready(config, args, self._handle)
 
     def copy(self, target: Buffer, source: Buffer) -> Work:
         """Prepare a copy of all of ``source`` to the beginning of ``target``."""

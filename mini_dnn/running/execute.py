@@ -165,10 +165,7 @@ class Execution:
             case Launch():
                 args = [self._argument(a, f"the launch of {step.kernel}") for a in step.args]
                 module = self._others[step.code] if step.code else self._module
-                device.launch(
-                    *(module, step.kernel, step.grid, step.block, args),
-                    *(step.shared_bytes, step.stream, step.cluster_sizes, step.early),
-                )
+                device.launch(module, step.kernel, step.config, args, step.stream)
             case CopyToSymbol():
                 source = self._named(step.buffer, f"the copy to {step.symbol}")
                 device.copy(device.symbol(self._module, step.symbol), source, step.stream)

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mini_dnn.device.base import Buffer, Defines, MappedBuffer, Module, Scalar
-from mini_dnn.device.clusters import ALONE, Sizes
+from mini_dnn.device.base import Buffer, Defines, LaunchConfig, MappedBuffer, Module, Scalar
 from mini_dnn.device.emulator.build import words_of
 from mini_dnn.device.emulator.checked import STEP_LIMIT, CheckedEmulator
 from mini_dnn.device.emulator.emulator import EmulatorModule
@@ -109,17 +108,13 @@ class StreamEmulator(CheckedEmulator):
         self,
         module: Module,
         kernel: str,
-        grid: tuple[int, ...],
-        block: tuple[int, ...],
+        config: LaunchConfig,
         args: Sequence[Buffer | Scalar | MappedBuffer],
-        shared_bytes: int = 0,
         stream: int = 0,
-        cluster: Sizes = ALONE,
-        early: bool = False,
     ) -> None:
         """Run a kernel to its end or until the first finding, and track the elements that it uses."""
         work = self.order.begin("launch", kernel, stream) if self.order else None
-        super().launch(module, kernel, grid, block, args, shared_bytes, stream, cluster, early)
+        super().launch(module, kernel, config, args, stream)
         if self.order is None or work is None:
             return
         assert isinstance(module, EmulatorModule), "it was launched"

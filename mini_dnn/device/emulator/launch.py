@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mini_dnn.device.base import GRID_LIMIT, Buffer, MappedBuffer, Scalar
-from mini_dnn.device.clusters import cluster_fault, three_sizes
+from mini_dnn.device.base import GRID_LIMIT, Buffer, LaunchConfig, MappedBuffer, Scalar
+from mini_dnn.device.clusters import Sizes, cluster_fault, three_sizes
 from mini_dnn.device.emulator.memory import EmulatorBuffer, Memory
 from mini_dnn.device.emulator.runtime import CFailure, CKernel, CParameter, FailureKind, Kind
 from mini_dnn.errors import LaunchError, meant
@@ -61,15 +61,9 @@ def find_kernel(kernels: dict[str, CKernel], name: str, where: str) -> CKernel:
     raise LaunchError(f"no kernel '{name}' in {where}: {have}{meant(name, launchable)}")
 
 
-def check_geometry(
-    what: str,
-    grid: tuple[int, ...],
-    block: tuple[int, ...],
-    cluster: tuple[int, ...],
-    shared_bytes: int,
-    max_shared_bytes: int,
-) -> tuple[list[int], list[int], list[int]]:
+def check_geometry(what: str, config: LaunchConfig, max_shared_bytes: int) -> tuple[Sizes, Sizes, Sizes]:
     """Return grid, block and cluster with three entries each, after checking CUDA's limits."""
+    grid, block, shared_bytes, cluster, _ = config
     for word, sizes, limits in (("grid", grid, GRID_LIMIT), ("block", block, MAX_BLOCK)):
         if not 1 <= len(sizes) <= 3:
             raise LaunchError(f"{what}: {word} {sizes} must have one to three entries")
@@ -86,7 +80,7 @@ def check_geometry(
             f"{what}: {shared_bytes} bytes of dynamic shared memory; this device allows 0 to "
             f"{max_shared_bytes} ({max_shared_bytes // 1024} KB)"
         )
-    return list(three_sizes(grid)), list(three_sizes(block)), list(three_sizes(cluster))
+    return three_sizes(grid), three_sizes(block), three_sizes(cluster)
 
 
 class Arguments:
