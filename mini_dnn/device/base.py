@@ -73,6 +73,10 @@ class MappedBuffer:
         return address, self.geometry
 
 
+KernelArg = Buffer | Scalar | MappedBuffer
+KernelArgs = Sequence[KernelArg]
+
+
 class LaunchConfig(NamedTuple):
     """How a kernel is launched. The fields are described in `mini_dnn.variant.Launch`."""
 
@@ -118,13 +122,7 @@ class ForeignStream(Protocol):
         The result is None while the stream is captured, if the device does not tell.
         """
 
-    def launch(
-        self,
-        module: Module,
-        kernel: str,
-        config: LaunchConfig,
-        args: Sequence[Buffer | Scalar | MappedBuffer],
-    ) -> Work:
+    def launch(self, module: Module, kernel: str, config: LaunchConfig, args: KernelArgs) -> Work:
         """Prepare the launch of a kernel: see `Device.launch`."""
 
     def copy(self, target: Buffer, source: Buffer) -> Work:
@@ -213,12 +211,7 @@ class Device(Protocol):
         """
 
     def launch(
-        self,
-        module: Module,
-        kernel: str,
-        config: LaunchConfig,
-        args: Sequence[Buffer | Scalar | MappedBuffer],
-        stream: int = 0,
+        self, module: Module, kernel: str, config: LaunchConfig, args: KernelArgs, stream: int = 0
     ) -> None:
         """Launch an ``extern "C" __global__`` kernel.
 

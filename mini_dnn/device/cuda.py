@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mini_dnn.device import peers
-from mini_dnn.device.base import Buffer, Defines, Device, LaunchConfig, MappedBuffer, Module, Scalar
+from mini_dnn.device.base import Buffer, Defines, Device, KernelArgs, LaunchConfig, Module
 from mini_dnn.device.bindings import load_driver, reason
 from mini_dnn.device.cublas import WORKSPACE, Cublas
 from mini_dnn.device.cuda_buffer import CudaBuffer, LentCudaBuffer, address_of, check_room, own, same_size
@@ -179,12 +179,7 @@ class CudaDevice:
         peers.copy(self._bindings, to, of, source.nbytes, self._stream(0).handle)
 
     def launch(
-        self,
-        module: Module,
-        kernel: str,
-        config: LaunchConfig,
-        args: Sequence[Buffer | Scalar | MappedBuffer],
-        stream: int = 0,
+        self, module: Module, kernel: str, config: LaunchConfig, args: KernelArgs, stream: int = 0
     ) -> None:
         """Launch a kernel. If it fails, the next copy or `synchronize` raises the error."""
         handle = self._stream(stream).handle

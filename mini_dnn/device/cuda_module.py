@@ -17,11 +17,11 @@ import numpy as np
 
 from mini_dnn.device.base import (
     DEFAULT_SHARED_BYTES,
-    Buffer,
+    KernelArg,
+    KernelArgs,
     LaunchConfig,
     MappedBuffer,
     Module,
-    Scalar,
     Work,
 )
 from mini_dnn.device.bindings import reason
@@ -111,9 +111,7 @@ class CudaKernel:
             )
         return int(nbytes)
 
-    def launch(
-        self, config: LaunchConfig, args: Sequence[Buffer | Scalar | MappedBuffer], stream: int
-    ) -> None:
+    def launch(self, config: LaunchConfig, args: KernelArgs, stream: int) -> None:
         """Launch the kernel on the stream with this handle. Later calls report errors while it runs."""
         configured = self._configs.get((config, stream))
         if configured is None:
@@ -123,9 +121,7 @@ class CudaKernel:
         if failed := reason(self._driver, status):
             raise LaunchError(f"{self._described(config)}: {failed}")
 
-    def ready(
-        self, config: LaunchConfig, args: Sequence[Buffer | Scalar | MappedBuffer], stream: int
-    ) -> Work:
+    def ready(self, config: LaunchConfig, args: KernelArgs, stream: int) -> Work:
         """Prepare a launch. The addresses of lent buffers are read when it is issued."""
         self._check_count(args)
         configured = self._configured(config, stream)
@@ -168,7 +164,7 @@ class CudaKernel:
                 raise LaunchError(f"the driver does not report the parameters of {self._what}: {failed}")
             spans.append(slice(start, start + nbytes))
 
-    def _fill(self, args: Sequence[Buffer | Scalar | MappedBuffer]) -> None:
+    def _fill(self, args: KernelArgs) -> None:
         """Store the arguments where the driver reads them. A launch copies them."""
         self._check_count(args)
         for number, arg in enumerate(args):
@@ -178,7 +174,7 @@ class CudaKernel:
         if len(args) != len(self._spans):
             raise LaunchError(f"{self._what} takes {len(self._spans)} arguments; {len(args)} were passed")
 
-    def _value(self, number: int, arg: Buffer | Scalar | MappedBuffer) -> bytes:
+    def _value(self, number: int, arg: KernelArg) -> bytes:
         """Return the bytes of an argument, after checking their number."""
         value = _passed(arg)
         span = self._spans[number]
@@ -256,7 +252,7 @@ class LentMap:
             self._at = address
 
 
-def _passed(arg: Buffer | Scalar | MappedBuffer) -> bytes:
+def _passed(arg: KernelArg) -> bytes:
     """Return what the kernel receives: a scalar, an address, or a tensor map."""
     if isinstance(arg, MappedBuffer):
         return encoded(*arg.at(address_of(arg.buffer))).tobytes()

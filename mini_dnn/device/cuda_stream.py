@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from mini_dnn.device.base import Buffer, LaunchConfig, MappedBuffer, Module, Scalar, Work
+from mini_dnn.device.base import Buffer, KernelArgs, LaunchConfig, Module, Work
 from mini_dnn.device.bindings import reason
 from mini_dnn.device.cublas import WORKSPACE, Cublas
 from mini_dnn.device.cuda_buffer import CudaBuffer, address_of, check_room
@@ -67,13 +67,7 @@ class CudaStream:
                 return int(number)
         raise LaunchError(f"the stream of another library cannot be used: {reason(self._driver, status)}")
 
-    def launch(
-        self,
-        module: Module,
-        kernel: str,
-        config: LaunchConfig,
-        args: Sequence[Buffer | Scalar | MappedBuffer],
-    ) -> Work:
+    def launch(self, module: Module, kernel: str, config: LaunchConfig, args: KernelArgs) -> Work:
         """Prepare the launch of a kernel."""
         return loaded(module).kernel(kernel).ready(config, args, self._handle)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mini_dnn.device.base import Buffer, Device, MappedBuffer, Module, Scalar
+from mini_dnn.device.base import Buffer, Device, KernelArg, MappedBuffer, Module
 from mini_dnn.errors import VariantError
 from mini_dnn.ops import Array, Arrays
 from mini_dnn.running.spans import Span
@@ -208,7 +208,7 @@ class Execution:
             raise no_buffer(name, self.buffers, what)
         return self.buffers[name]
 
-    def _argument(self, value: Argument, what: str) -> Buffer | Scalar | MappedBuffer:
+    def _argument(self, value: Argument, what: str) -> KernelArg:
         def named(name: str) -> Buffer:
             return self._named(name, what)
 
@@ -217,7 +217,7 @@ class Execution:
 
 def argument(
     value: Argument, what: str, named: Callable[[str], Buffer], part: Callable[[Images], Buffer]
-) -> Buffer | Scalar | MappedBuffer:
+) -> KernelArg:
     """An argument of a launch, in the form that the device expects.
 
     Parameters

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mini_dnn.device.base import Buffer, Defines, LaunchConfig, MappedBuffer, Module, Scalar
+from mini_dnn.device.base import Buffer, Defines, KernelArgs, LaunchConfig, Module
 from mini_dnn.device.cures import CURES
 from mini_dnn.device.emulator.checked_finding import FailedLaunch, with_places
 from mini_dnn.device.emulator.checked_interface import CFinding, CSharedArray, CTarget
@@ -158,12 +158,7 @@ class CheckedEmulator(EmulatorDevice):
         self._last = None
 
     def launch(
-        self,
-        module: Module,
-        kernel: str,
-        config: LaunchConfig,
-        args: Sequence[Buffer | Scalar | MappedBuffer],
-        stream: int = 0,
+        self, module: Module, kernel: str, config: LaunchConfig, args: KernelArgs, stream: int = 0
     ) -> None:
         """Run a kernel to its end, or until the first finding.
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from mini_dnn.device.base import Buffer, Defines, LaunchConfig, MappedBuffer, Module, Scalar
+from mini_dnn.device.base import Buffer, Defines, KernelArgs, LaunchConfig, Module
 from mini_dnn.device.emulator.build import words_of
 from mini_dnn.device.emulator.checked import STEP_LIMIT, CheckedEmulator
 from mini_dnn.device.emulator.emulator import EmulatorModule
@@ -105,12 +104,7 @@ class StreamEmulator(CheckedEmulator):
             self._touch(work, buffer, source.nbytes, how)
 
     def launch(
-        self,
-        module: Module,
-        kernel: str,
-        config: LaunchConfig,
-        args: Sequence[Buffer | Scalar | MappedBuffer],
-        stream: int = 0,
+        self, module: Module, kernel: str, config: LaunchConfig, args: KernelArgs, stream: int = 0
     ) -> None:
         """Run a kernel to its end or until the first finding, and track the elements that it uses."""
         work = self.order.begin("launch", kernel, stream) if self.order else None

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mini_dnn.device.base import Buffer, Defines, LaunchConfig, MappedBuffer, Module, Scalar
+from mini_dnn.device.base import Defines, KernelArgs, LaunchConfig, Module
 from mini_dnn.device.emulator.compiler import Compiler
 from mini_dnn.device.emulator.counted_interface import RECORD, TOTAL, CArray, EventKind, Space
 from mini_dnn.device.emulator.declarations import dynamic_name
@@ -140,12 +140,7 @@ class CountedEmulator(EmulatorDevice):
         return module
 
     def launch(
-        self,
-        module: Module,
-        kernel: str,
-        config: LaunchConfig,
-        args: Sequence[Buffer | Scalar | MappedBuffer],
-        stream: int = 0,
+        self, module: Module, kernel: str, config: LaunchConfig, args: KernelArgs, stream: int = 0
     ) -> None:
         """Run a kernel to its end, and append its counters to `launches`."""
         assert isinstance(module, EmulatorModule), "it is this device's"

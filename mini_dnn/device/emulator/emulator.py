@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from mini_dnn.device.base import Buffer, Defines, Device, LaunchConfig, MappedBuffer, Module, Scalar
+from mini_dnn.device.base import Buffer, Defines, Device, KernelArgs, LaunchConfig, Module
 from mini_dnn.device.emulator.build import MAX_SHARED_BYTES, build_ahead, build_kernels
 from mini_dnn.device.emulator.compiler import Compiler, find_compiler
 from mini_dnn.device.emulator.launch import (
@@ -182,12 +182,7 @@ class EmulatorDevice:
         raise DeviceError("the emulator has no cuBLAS: that library runs on NVIDIA's GPUs only")
 
     def launch(
-        self,
-        module: Module,
-        kernel: str,
-        config: LaunchConfig,
-        args: Sequence[Buffer | Scalar | MappedBuffer],
-        stream: int = 0,
+        self, module: Module, kernel: str, config: LaunchConfig, args: KernelArgs, stream: int = 0
     ) -> None:
         """Run a kernel to its end. Errors inside it are raised here."""
         own = _own(module)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Sequence
 
 import numpy as np
 
-from mini_dnn.device.base import GRID_LIMIT, Buffer, LaunchConfig, MappedBuffer, Scalar
+from mini_dnn.device.base import GRID_LIMIT, Buffer, KernelArg, KernelArgs, LaunchConfig, MappedBuffer, Scalar
 from mini_dnn.device.clusters import Sizes, cluster_fault, three_sizes
 from mini_dnn.device.emulator.memory import EmulatorBuffer, Memory
 from mini_dnn.device.emulator.runtime import CFailure, CKernel, CParameter, FailureKind, Kind
@@ -86,7 +85,7 @@ def check_geometry(what: str, config: LaunchConfig, max_shared_bytes: int) -> tu
 class Arguments:
     """Kernel arguments in memory in the form that the kernel's stub reads: an array of pointers to values."""
 
-    def __init__(self, what: str, kernel: CKernel, args: Sequence[Buffer | Scalar | MappedBuffer]) -> None:
+    def __init__(self, what: str, kernel: CKernel, args: KernelArgs) -> None:
         count = kernel.parameter_count
         if len(args) != count:
             takes = ", ".join(_c_name(kernel.parameters[i]) for i in range(count))
@@ -114,7 +113,7 @@ def _c_name(parameter: CParameter) -> str:
     return C_NAMES.get((Kind(parameter.kind), parameter.size), f"a struct of {parameter.size} bytes")
 
 
-def _argument(what: str, parameter: CParameter, arg: Buffer | Scalar | MappedBuffer) -> bytes:
+def _argument(what: str, parameter: CParameter, arg: KernelArg) -> bytes:
     """Return the bytes of one argument, after checking that it matches the kernel's parameter."""
     takes = _c_name(parameter)
     if (parameter.kind == Kind.TENSOR_MAP) != isinstance(arg, MappedBuffer):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
-from mini_dnn.device.base import Buffer, Device, LaunchConfig, MappedBuffer, Module, Scalar, Work
+from mini_dnn.device.base import Buffer, Device, KernelArgs, LaunchConfig, Module, Work
 from mini_dnn.device.product import Product
 from mini_dnn.errors import DeviceError
 
@@ -45,13 +45,7 @@ class EmulatorStream:
         """The same for all streams, because their work never overlaps."""
         return 0
 
-    def launch(
-        self,
-        module: Module,
-        kernel: str,
-        config: LaunchConfig,
-        args: Sequence[Buffer | Scalar | MappedBuffer],
-    ) -> Work:
+    def launch(self, module: Module, kernel: str, config: LaunchConfig, args: KernelArgs) -> Work:
         """Prepare the launch of a kernel."""
         return partial(self._device.launch, module, kernel, config, args)
 
