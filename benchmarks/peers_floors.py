@@ -147,8 +147,7 @@ def _check(differing: np.ndarray) -> dict[str, float]:
 def _copied(mix: Mix, device: Device) -> Iterator[Prepared]:
     with _buffers(mix, device) as (source, target, _):
         yield Prepared(
-            lambda: device.copy(target, source),
-            lambda: _differing(target, mix, mix.source, device),
+            lambda: device.copy(target, source), lambda: _differing(target, mix, mix.source, device)
         )
 
 

@@ -28,11 +28,7 @@ TOO_MUCH = "each block does too much work to run some of them at this size"
 
 
 def try_some(
-    device: CheckedEmulator,
-    part: Callable[[int], Planned],
-    problem: Any,
-    operation: Operation,
-    seed: int,
+    device: CheckedEmulator, part: Callable[[int], Planned], problem: Any, operation: Operation, seed: int
 ) -> Result:
     """Run some blocks of each launch, to find accesses out of bounds, and wrong results in the last entry.
 

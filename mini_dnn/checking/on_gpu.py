@@ -72,10 +72,7 @@ class Program:
 
 
 def check_cuda(
-    variant: Variant,
-    problems: Sequence[Any] | None = None,
-    seed: int = 0,
-    progress: Progress | None = None,
+    variant: Variant, problems: Sequence[Any] | None = None, seed: int = 0, progress: Progress | None = None
 ) -> Report:
     """Run a variant on the GPU at each problem under each of Compute Sanitizer's checkers.
 

@@ -222,9 +222,7 @@ class Subject:
             "checker": {"source": kernel, "cache": str(cache)},
         }.get(role, {"source": kernel, "arch": arch, "cache": str(cache)})
         policy = Policy(
-            readable=(str(self._source), str(cache)),
-            programs=compiles or role == "checker",
-            trusted=gpu,
+            readable=(str(self._source), str(cache)), programs=compiles or role == "checker", trusted=gpu
         )
         name = "compiler" if compiles else role
         seconds = self._limits.compile_seconds if compiles else self._limits.seconds

@@ -160,10 +160,7 @@ def load(
 
 
 def _warm_up(
-    op: Callable[[], object],
-    synchronize: Callable[[], object],
-    warm_up_s: float,
-    clock: Callable[[], float],
+    op: Callable[[], object], synchronize: Callable[[], object], warm_up_s: float, clock: Callable[[], float]
 ) -> int:
     """Keep the device busy for a while. Return how many runs take about `CHUNK_S`."""
     many, since = 1, clock()

@@ -19,12 +19,7 @@ import numpy.typing as npt
 from mini_dnn.device.base import Buffer, Defines, Device, KernelArgs, LaunchConfig, Module
 from mini_dnn.device.emulator.build import MAX_SHARED_BYTES, build_ahead, build_kernels
 from mini_dnn.device.emulator.compiler import Compiler, find_compiler
-from mini_dnn.device.emulator.launch import (
-    Arguments,
-    check_geometry,
-    describe_failure,
-    find_kernel,
-)
+from mini_dnn.device.emulator.launch import Arguments, check_geometry, describe_failure, find_kernel
 from mini_dnn.device.emulator.memory import EmulatorBuffer, LentEmulatorBuffer, Memory, own, own_of_size
 from mini_dnn.device.emulator.runtime import CFailure, CLaunch, FailureKind, Library, Runtime
 from mini_dnn.device.emulator.runtime_build import build_runtime
