@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mini_dnn.checking.judge import judge_part
+from mini_dnn.checking.judge import Example
 from mini_dnn.checking.results import Result
 from mini_dnn.device.emulator.checked import CheckedEmulator, KernelError
 from mini_dnn.device.emulator.memory import EmulatorBuffer
@@ -71,7 +71,7 @@ def _found(device: CheckedEmulator, planned: Planned, operation: Operation, seed
         outputs = {
             name: _last_entry(buffers[name]).reshape(array.shape) for name, array in one.named("out").items()
         }
-        found = judge_part(operation, one, last, outputs, planned.precision)
+        found = Example(operation, one, last, planned.precision).judge_written(outputs)
         where = f"only the last entry of the batch of {problem.batch:,} was compared"
         return replace(found, what=f"{found.what} ({where})") if found else None
     finally:
