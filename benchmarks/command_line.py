@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mini_dnn.cli.common import check_output
-from mini_dnn.errors import DataError, MiniDnnError, UsageError, meant, meant_file
+from mini_dnn.errors import DataError, MiniDnnError, UsageError, meant, meant_file, reason
 from mini_dnn.measuring.bench import code_of
 from mini_dnn.measuring.machine import commit, cpu_name, versions
 from mini_dnn.paths import write_atomically
@@ -176,7 +176,7 @@ def read(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_bytes())
     except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}{meant_file(path)}") from error
+        raise DataError(f"{path} cannot be read: {reason(error)}{meant_file(path)}") from error
     except ValueError as error:
         raise DataError(f"{path} is not a results file: {error}. Name a JSON file of a benchmark") from error
     if not isinstance(found, dict) or not isinstance(found.get("rows"), list) or not found["rows"]:

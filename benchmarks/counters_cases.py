@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mini_dnn.device.base import Device
+from mini_dnn.device.base import Device, LaunchConfig
 from mini_dnn.variant import find
 
 SOURCE = Path(__file__).with_name("counters.cu")
@@ -133,7 +133,7 @@ def launch_probes(device: Device, first: int = 0, last: int | None = None) -> No
     for buffer in (x, y):
         device.copy_in(buffer, np.zeros(FLOATS, np.float32))
     for probe in probes()[first:last]:
-        device.launch(module, probe.kernel, (BLOCKS,), (THREADS,), (x, y, np.int32(probe.s)))
+        device.launch(module, probe.kernel, LaunchConfig((BLOCKS,), (THREADS,)), (x, y, np.int32(probe.s)))
     device.synchronize()
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from peers_common import Case, Prepared
 from peers_problems import Subject, spread
 
-from mini_dnn.device.base import Buffer, Device, Scalar
+from mini_dnn.device.base import Buffer, Device, LaunchConfig, Scalar
 from mini_dnn.errors import CheckError, DeviceError, UsageError
 from mini_dnn.measuring.bench import SWEEP_TIMING
 from mini_dnn.running.timing import time_op
@@ -147,8 +147,7 @@ def _check(differing: np.ndarray) -> dict[str, float]:
 def _copied(mix: Mix, device: Device) -> Iterator[Prepared]:
     with _buffers(mix, device) as (source, target, _):
         yield Prepared(
-            lambda: device.copy(target, source),
-            lambda: _differing(target, mix, mix.source, device),
+            lambda: device.copy(target, source), lambda: _differing(target, mix, mix.source, device)
         )
 
 
@@ -183,7 +182,7 @@ def mover(
     numbers = (mix.items, mix.read, mix.write, cut.parts, buffers, pitch)
     args: list[Buffer | Scalar] = [source, target, counters, *map(np.int32, numbers)]
     grid = (min(cut.blocks * getattr(device, "multiprocessors", 2), mix.items * cut.parts),)
-    return lambda: device.launch(module, "move", grid, (THREADS,), args, buffers * pitch)
+    return lambda: device.launch(module, "move", LaunchConfig(grid, (THREADS,), buffers * pitch), args)
 
 
 @contextmanager

@@ -142,12 +142,7 @@ def network(program: Program, batch: int) -> Subject:
 
 
 def subject(
-    what: str,
-    operation: Operation,
-    name: str,
-    problem: Any,
-    arrays: Arrays,
-    labels: np.ndarray | None = None,
+    what: str, operation: Operation, name: str, problem: Any, arrays: Arrays, labels: np.ndarray | None = None
 ) -> Subject:
     """The subject for these arrays. If it has labels, all results are fetched."""
     chosen = spread(problem.batch)

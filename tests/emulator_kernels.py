@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mini_dnn.device.base import Buffer, Scalar
+from mini_dnn.device.base import Buffer, LaunchConfig, Scalar
 from mini_dnn.device.clusters import ALONE, Sizes
 from mini_dnn.device.emulator import EmulatorDevice
 
@@ -38,7 +38,7 @@ class Kernels:
                     passed.append(buffer)
                 else:
                     passed.append(arg)
-            self.device.launch(self.module, kernel, grid, block, passed, shared, cluster=cluster)
+            self.device.launch(self.module, kernel, LaunchConfig(grid, block, shared, cluster), passed)
             for buffer, arg in zip(passed, args, strict=True):
                 if isinstance(arg, np.ndarray):
                     self.device.copy_out(buffer, arg)  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mini_dnn.device.base import LaunchConfig
 from mini_dnn.device.emulator.build import build_kernels
 from mini_dnn.device.emulator.checked import CheckedEmulator
 from mini_dnn.device.emulator.compiler import find_compiler
@@ -49,7 +50,7 @@ def launched(folder: Path, n: int = 3) -> np.ndarray:
         x = device.empty("x", (4096,), np.float32)
         device.copy_in(x, np.zeros(4096, np.float32))
         module = device.compile(folder / "kernel.cu", {})
-        device.launch(module, "k", (1, 1), (1,), [x, np.int32(n)])
+        device.launch(module, "k", LaunchConfig((1, 1), (1,)), [x, np.int32(n)])
         out = np.empty(4096, np.float32)
         device.copy_out(x, out)
         return out

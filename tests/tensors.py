@@ -6,7 +6,7 @@ import numpy as np
 from emulator_kernels import FOLDER
 
 from mini_dnn.device import Device
-from mini_dnn.device.base import Defines, MappedBuffer
+from mini_dnn.device.base import Defines, LaunchConfig, MappedBuffer
 from mini_dnn.device.clusters import ALONE, Sizes
 
 
@@ -42,6 +42,6 @@ def run(
                     passed.append(buffer)
             else:
                 passed.append(arg)
-        device.launch(module, kernel, grid, (threads,), passed, shared, cluster=cluster)
+        device.launch(module, kernel, LaunchConfig(grid, (threads,), shared, cluster), passed)
         for buffer, array in buffers:
             device.copy_out(buffer, array)

@@ -218,6 +218,10 @@ def test_command_line(
         (["--growth", "--sweep"], r"--sweep is for the times of single operations; remove it, or --growth"),
         (["--latency", "--requests", "0"], r"--requests 0: expected 1 or more requests"),
         (["--growth", "--shapes", "1,1,9,9,1,3,3"], r"--shapes is for the times of single operations"),
+        (
+            ["--throughput", "--gpus", "2", "--device", "emulator", "--send", "RGB"],
+            r"--send RGB: lenet does not support",
+        ),
         (["--latency", "--resident", "m3"], r"layers/custom computes one conv2d and no whole network"),
     ],
 )

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mini_dnn.checking.launches import shared_limit
+from mini_dnn.device.base import LaunchConfig
 from mini_dnn.device.emulator.counted import CountedEmulator
 from mini_dnn.device.emulator.counted_build import unrolled
 from mini_dnn.profiling.bracket import ALWAYS, ISSUE, bracket, enlarged
@@ -37,7 +38,7 @@ def count(device: CountedEmulator, tmp_path: Path) -> Count:
         source.write_text(f"{head}(const float* x, float* y, int n) {{\n{body}\n}}\n")
         x, y = device.empty("x", (1024,)), device.empty("y", (1024,))
         device.copy_in(x, np.ones(1024, np.float32))
-        device.launch(device.compile(source, {}), "run", (1,), (32,), (x, y, np.int32(3)))
+        device.launch(device.compile(source, {}), "run", LaunchConfig((1,), (32,)), (x, y, np.int32(3)))
         (found,) = counters([device.launches[-1]])
         return found
 
@@ -151,7 +152,7 @@ def test_lines_of_one_set_come_one_after_the_other(
     source.write_text(COLUMN)
     x, y = device.empty("x", (32 * pitch,)), device.empty("y", (32,))
     device.copy_in(x, np.zeros(32 * pitch, np.float32))
-    device.launch(device.compile(source, {}), "column", (1,), (32,), (x, y, np.int32(pitch)))
+    device.launch(device.compile(source, {}), "column", LaunchConfig((1,), (32,)), (x, y, np.int32(pitch)))
     (found,) = counters([device.launches[-1]])
     assert found.sum("wavefronts", "global", "load") == wavefronts
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from emulator_kernels import FOLDER, line_of
 
-from mini_dnn.device.base import Buffer, Module
+from mini_dnn.device.base import Buffer, LaunchConfig, Module
 from mini_dnn.device.emulator.checked import CheckedEmulator, KernelError
 from mini_dnn.device.finding import Finding
 
@@ -36,7 +36,7 @@ class Plan:
             self.arrays[a] if isinstance(a, str) else np.int32(a) if isinstance(a, int) else np.float32(a)
             for a in args
         ]
-        self.device.launch(self.module, kernel, (blocks,), (threads,), given, early=early)
+        self.device.launch(self.module, kernel, LaunchConfig((blocks,), (threads,), early=early), given)
 
     def fails(self, kernel: str, *args: str | float, blocks: int = BLOCKS, threads: int = 32) -> Finding:
         """Return the finding in an early launch."""

@@ -12,6 +12,7 @@ from mini_dnn.checking.check import check
 from mini_dnn.checking.large import TOO_MUCH
 from mini_dnn.cli import main
 from mini_dnn.cli.check import describe
+from mini_dnn.device.base import LaunchConfig
 from mini_dnn.device.emulator.checked import CheckedEmulator
 from mini_dnn.ops.conv2d import OPERATION, ConvShape
 from mini_dnn.variant import Variant, find, names
@@ -135,7 +136,7 @@ def test_which_blocks_run(tmp_path: Path) -> None:
         with device.sample(8, 1000):
             for blocks in (5, 8, 100, 3_000_000_000 // 2):
                 y = device.empty("y", (blocks,))
-                device.launch(module, "mark", (blocks,), (32,), (y,))
+                device.launch(module, "mark", LaunchConfig((blocks,), (32,)), (y,))
                 memory = y.bytes().view(np.float32)
                 ends = [*range(min(4, blocks)), *range(max(0, blocks - 4), blocks)]
                 assert memory[[0, 1, -1, -2]].all()

@@ -12,6 +12,7 @@ import pytest
 from emulator_kernels import Kernels
 
 from mini_dnn.checking.schedules import SCHEDULES, all_schedules
+from mini_dnn.device.base import LaunchConfig
 from mini_dnn.device.emulator import EmulatorDevice, symbols
 from mini_dnn.device.emulator.checked import CheckedEmulator, KernelError
 from mini_dnn.device.finding import Finding
@@ -75,7 +76,7 @@ def findings(device: CheckedEmulator, case: Case, schedules: Sequence[str] = SCH
         device.copy_in(x, np.arange(1024, dtype=np.float32))
         device.copy_in(flags, np.zeros(64, np.int32))
         try:
-            device.launch(module, case.name, (case.grid,), (case.block,), (x, y, part, flags))
+            device.launch(module, case.name, LaunchConfig((case.grid,), (case.block,)), (x, y, part, flags))
             out = np.empty(1024, np.float32)
             device.copy_out(y, out)
             results.add(out.tobytes())
@@ -169,12 +170,12 @@ def test_a_restricted_pointer_to_what_is_written(again: int, device: CheckedEmul
     module = device.compile(tmp_path / "kernel.cu", {"AGAIN": again})
     buffer, other = device.empty("x", (64,)), device.empty("y", (64,))
     device.copy_in(buffer, np.ones(64, np.float32))
-    device.launch(module, "shift", (1,), (64,), (buffer, other))
+    device.launch(module, "shift", LaunchConfig((1,), (64,)), (buffer, other))
     if not again:
-        device.launch(module, "shift", (1,), (64,), (buffer, buffer))
+        device.launch(module, "shift", LaunchConfig((1,), (64,)), (buffer, buffer))
         return
     with pytest.raises(KernelError) as error:
-        device.launch(module, "shift", (1,), (64,), (buffer, buffer))
+        device.launch(module, "shift", LaunchConfig((1,), (64,)), (buffer, buffer))
     finding = error.value.finding
     assert (finding.kind, lines(finding)[0]) == ("race", 6)
     assert "const __restrict__" in finding.what

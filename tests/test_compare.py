@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mini_dnn import ops
-from mini_dnn.checking.judge import judge
+from mini_dnn.checking.judge import Example
 from mini_dnn.errors import VariantError
 from mini_dnn.ops.compare import PRECISIONS, compare, compare_all, wrong_elements
 from mini_dnn.ops.conv2d import ConvShape
@@ -119,7 +119,8 @@ def test_whole_numbers_are_compared_and_explained() -> None:
         mistakes=mistakes,
         cure="",
     )
-    found = judge(operation, Places(3, 1), {}, {"y": right.astype(np.float32), "at": places}, "fp32")
+    example = Example(operation, Places(3, 1), {}, "fp32")
+    found = example.judge({"y": right.astype(np.float32), "at": places})
     assert found is not None
     assert found.what.startswith(
         "1 of 3 elements of at (3,) differ from float64; the first is at[n=1]: found 3"

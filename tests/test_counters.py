@@ -7,6 +7,7 @@ import counters_cases
 import numpy as np
 import pytest
 
+from mini_dnn.device.base import LaunchConfig
 from mini_dnn.device.emulator.counted import CountedEmulator, CountedLaunch
 from mini_dnn.device.emulator.counted_interface import EventKind
 from mini_dnn.errors import DeviceError
@@ -172,7 +173,8 @@ def test_counters_do_not_depend_on_the_number_of_threads(launches: dict[str, Cou
         module = device.compile(counters_cases.SOURCE, {})
         x, y = (device.empty(name, (counters_cases.FLOATS,)) for name in "xy")
         device.copy_in(x, np.zeros(counters_cases.FLOATS, np.float32))
-        device.launch(module, "nested_trips", (counters_cases.BLOCKS,), (64,), (x, y, np.int32(6)))
+        config = LaunchConfig((counters_cases.BLOCKS,), (64,))
+        device.launch(module, "nested_trips", config, (x, y, np.int32(6)))
         (found,) = counters(device.launches)
     finally:
         device.close()
@@ -183,7 +185,7 @@ def test_blocks_that_wait_for_later_ones(device: CountedEmulator) -> None:
     module = device.compile(Path(__file__).parent / "kernels" / "barriers.cu", {})
     flags, out = (device.empty(name, (4,), np.int32) for name in ("flags", "out"))
     device.copy_in(flags, np.zeros(4, np.int32))
-    device.launch(module, "last_to_first", (4,), (64,), (flags, out, np.int32(0)))
+    device.launch(module, "last_to_first", LaunchConfig((4,), (64,)), (flags, out, np.int32(0)))
     (found,) = counters([device.launches[-1]])
     assert found.sum("instructions", "global", "store") == 4  # all blocks are counted
 
@@ -193,7 +195,7 @@ def test_blocks_of_a_cluster_with_dynamic_shared_memory(device: CountedEmulator)
     module = device.compile(Path(__file__).parent / "kernels" / "cluster.cu", {"PTX_BULK": 1})
     out = device.empty("out", (size, 64, 2), np.dtype(np.int32))
     given = (out, np.int32(size))
-    device.launch(module, "ring", (size,), (64,), given, shared_bytes=256, cluster=(size, 1, 1))
+    device.launch(module, "ring", LaunchConfig((size,), (64,), shared_bytes=256, cluster=(size, 1, 1)), given)
     (found,) = counters([device.launches[-1]])
     warps = size * 64 // 32
     assert found.sum("instructions", "shared", "store") == warps  # most warps do not store
@@ -253,7 +255,7 @@ extern "C" __global__ void sides(float* y, int n) {
 def test_loads_side_by_side_are_merged(device: CountedEmulator, tmp_path: Path) -> None:
     (tmp_path / "kernel.cu").write_text(MERGING)
     module = device.compile(tmp_path / "kernel.cu", {})
-    device.launch(module, "sides", (1,), (32,), (device.empty("y", (32,)), np.int32(1)))
+    device.launch(module, "sides", LaunchConfig((1,), (32,)), (device.empty("y", (32,)), np.int32(1)))
     (found,) = counters([device.launches[-1]])
     assert found.sum("instructions", "shared", "load") == 16
     assert found.sum("merged", "shared", "load") == 6, "two of 16 bytes for eight of 4, along a row"
@@ -276,7 +278,7 @@ def test_offsets_of_an_unrolled_loop_are_no_instructions(device: CountedEmulator
         module = device.compile(tmp_path / f"{many}.cu", {})
         given = (device.empty("x", (32 * many,)), device.empty("y", (32,)), np.int32(1))
         device.copy_in(given[0], np.zeros(32 * many, np.float32))
-        device.launch(module, "sum", (1,), (32,), given)
+        device.launch(module, "sum", LaunchConfig((1,), (32,)), given)
         (found,) = counters([device.launches[-1]])
         assert found.operations("fadd") >= 32 * (many - 1)
         work[many] = found.operations("other") / 32

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mini_dnn.device.clusters import ALONE, Sizes
+from mini_dnn.device.base import LaunchConfig
+from mini_dnn.device.clusters import Sizes
 from mini_dnn.device.cuda_buffer import CudaBuffer
-from mini_dnn.device.cuda_module import CudaModule, LaunchSettings
+from mini_dnn.device.cuda_module import CudaModule
 from mini_dnn.errors import CompileError, DeviceError, LaunchError
 
 SUCCESS, INVALID_VALUE, NOT_FOUND = 0, 1, 500
@@ -21,7 +22,7 @@ PARAMETERS = ((0, 8), (64, 128), (192, 4), (196, 4))  # offset and size of each 
 BUFFER = CudaBuffer("x", (4,), np.dtype("f4"), 0x123400, 16)
 STRUCT = np.frombuffer(bytes(range(128)), "V128")[0]
 ARGUMENTS = (BUFFER, STRUCT, np.int32(-5), np.float32(2.5))
-PLAIN = LaunchSettings((6, 2), (128,), 0, STREAM, ALONE, early=False)
+PLAIN = LaunchConfig((6, 2), (128,))
 
 
 class Driver:
@@ -105,7 +106,7 @@ def attributes(config: Any) -> dict[int, Any]:
 
 
 def test_a_plain_launch(driver: Driver) -> None:
-    module(driver).kernel("k").launch(PLAIN, ARGUMENTS)
+    module(driver).kernel("k").launch(PLAIN, ARGUMENTS, STREAM)
     ((config, values),) = driver.launches
     assert (config.gridDimX, config.gridDimY, config.gridDimZ) == (6, 2, 1)
     assert (config.blockDimX, config.blockDimY, config.blockDimZ) == (128, 1, 1)
@@ -122,7 +123,7 @@ def test_a_plain_launch(driver: Driver) -> None:
 @pytest.mark.parametrize("cluster", [(2, 1, 1), (3, 2, 1)])
 @pytest.mark.parametrize("early", [False, True])
 def test_what_a_launch_asks_for(driver: Driver, cluster: Sizes, early: bool) -> None:
-    module(driver).kernel("k").launch(PLAIN._replace(cluster=cluster, early=early), ARGUMENTS)
+    module(driver).kernel("k").launch(PLAIN._replace(cluster=cluster, early=early), ARGUMENTS, STREAM)
     found = attributes(driver.launches[0][0])
     assert set(found) == {CLUSTER} | ({EARLY} if early else set())
     size = found[CLUSTER].clusterDim
@@ -132,7 +133,7 @@ def test_what_a_launch_asks_for(driver: Driver, cluster: Sizes, early: bool) -> 
 
 
 def test_older_gpus_begin_nothing_early(driver: Driver) -> None:
-    module(driver, arch=80).kernel("k").launch(PLAIN._replace(early=True), ARGUMENTS)
+    module(driver, arch=80).kernel("k").launch(PLAIN._replace(early=True), ARGUMENTS, STREAM)
     assert attributes(driver.launches[0][0]) == {}
 
 
@@ -141,7 +142,7 @@ def test_what_is_done_once(driver: Driver) -> None:
     loaded = module(driver)
     for value in range(3):
         arguments = (BUFFER, STRUCT, np.int32(value), np.float32(0))
-        loaded.kernel("k").launch(LaunchSettings((6, 2), (128,), 0, STREAM, ALONE, False), arguments)
+        loaded.kernel("k").launch(PLAIN, arguments, STREAM)
     assert driver.asked == ["k"]
     assert len({id(config) for config, _ in driver.launches}) == 1
     assert [values[2] for _, values in driver.launches] == [np.int32(i).tobytes() for i in range(3)]
@@ -151,7 +152,7 @@ def test_shared_memory_is_asked_for_once_and_never_less(driver: Driver) -> None:
     """The setting applies to the kernel, not to a launch, so a smaller launch must not reduce it."""
     kernel = module(driver).kernel("k")
     for nbytes in (100_000, 60_000, 100_000, 0, 120_000):
-        kernel.launch(PLAIN._replace(shared_bytes=nbytes), ARGUMENTS)
+        kernel.launch(PLAIN._replace(shared_bytes=nbytes), ARGUMENTS, STREAM)
     assert driver.shared_bytes == 120_000
     assert kernel.static_shared_bytes == 4096
 
@@ -170,7 +171,7 @@ def test_shared_memory_is_asked_for_once_and_never_less(driver: Driver) -> None:
 )
 def test_clusters_that_cannot_be(driver: Driver, changed: Any, arch: int, message: str) -> None:
     with pytest.raises(LaunchError) as caught:
-        module(driver, arch).kernel("k").launch(PLAIN._replace(**changed), ARGUMENTS)
+        module(driver, arch).kernel("k").launch(PLAIN._replace(**changed), ARGUMENTS, STREAM)
     assert str(caught.value).startswith("launching k of kernel.cu on grid (6, 2), cluster (")
     assert message in str(caught.value)
     assert not driver.launches
@@ -180,7 +181,7 @@ def test_clusters_that_cannot_be(driver: Driver, changed: Any, arch: int, messag
 def test_a_launch_that_the_driver_refuses(driver: Driver, what: str) -> None:
     driver.fails[what] = INVALID_VALUE
     with pytest.raises(LaunchError) as caught:
-        module(driver).kernel("k").launch(PLAIN._replace(shared_bytes=50_000), ARGUMENTS)
+        module(driver).kernel("k").launch(PLAIN._replace(shared_bytes=50_000), ARGUMENTS, STREAM)
     where = "grid (6, 2), block (128,), 50000 B shared"
     assert str(caught.value) == f"launching k of kernel.cu on {where}: invalid argument (CUDA error 1)"
 
@@ -195,14 +196,14 @@ def test_a_launch_that_the_driver_refuses(driver: Driver, what: str) -> None:
 )
 def test_arguments_that_do_not_fit(driver: Driver, arguments: Any, message: str) -> None:
     with pytest.raises(LaunchError, match=message):
-        module(driver).kernel("k").launch(PLAIN, arguments)
+        module(driver).kernel("k").launch(PLAIN, arguments, STREAM)
     assert not driver.launches
 
 
 def test_a_buffer_that_was_freed(driver: Driver) -> None:
     freed = CudaBuffer("x", (4,), np.dtype("f4"), None, 16)
     with pytest.raises(DeviceError, match="was freed"):
-        module(driver).kernel("k").launch(PLAIN, (freed, *ARGUMENTS[1:]))
+        module(driver).kernel("k").launch(PLAIN, (freed, *ARGUMENTS[1:]), STREAM)
 
 
 def test_what_a_module_has(driver: Driver) -> None:

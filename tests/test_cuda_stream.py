@@ -9,8 +9,7 @@ import pytest
 import test_cuda_module as plain
 
 from mini_dnn.device import bindings, cuda_module
-from mini_dnn.device.base import MappedBuffer
-from mini_dnn.device.clusters import ALONE
+from mini_dnn.device.base import LaunchConfig, MappedBuffer
 from mini_dnn.device.cuda_buffer import CudaBuffer, LentCudaBuffer
 from mini_dnn.device.cuda_module import CudaModule
 from mini_dnn.device.cuda_stream import CudaStream
@@ -89,7 +88,7 @@ def lent(address: int = 0) -> LentCudaBuffer:
 def test_a_launch_reads_where_arrays_lie_when_it_is_given(driver: Driver, stream: CudaStream) -> None:
     module, x = CudaModule(driver, Path("kernel.cu"), b"cubin", 90), lent()
     arguments = (x, *plain.ARGUMENTS[1:])
-    give = stream.launch(module, "k", (6, 2), (128,), arguments, 1024, ALONE, early=False)
+    give = stream.launch(module, "k", LaunchConfig((6, 2), (128,), 1024), arguments)
     assert not driver.launches
     for address in (4096, 1 << 40):
         x.lie_at(address)
@@ -106,9 +105,7 @@ def test_a_launch_reads_where_arrays_lie_when_it_is_given(driver: Driver, stream
 def test_two_launches_of_one_kernel_have_arguments_of_their_own(driver: Driver, stream: CudaStream) -> None:
     module = CudaModule(driver, Path("kernel.cu"), b"cubin", 90)
     given = [
-        stream.launch(
-            *(module, "k", (1,), (32,), (lent(64), plain.STRUCT, np.int32(n), np.float32(0)), 0, ALONE, False)
-        )
+        stream.launch(module, "k", plain.PLAIN, (lent(64), plain.STRUCT, np.int32(n), np.float32(0)))
         for n in range(2)
     ]
     for give in (*given, *given):
@@ -132,7 +129,7 @@ def test_tensor_maps_follow_their_buffers(
     geometry = MapGeometry("float16", (8, 64), (64,), (8, 64), 128)
     module = CudaModule(driver, Path("kernel.cu"), b"cubin", 90)
     arguments = (lent(64), MappedBuffer(matrix, geometry), np.int32(0), np.float32(0))
-    give = stream.launch(module, "k", (1,), (32,), arguments, 0, ALONE, early=False)
+    give = stream.launch(module, "k", LaunchConfig((1,), (32,)), arguments)
     places = [4096, 4096, 8192, 4096, 8192, 1 << 20, 4096]
     for address in places:
         matrix.lie_at(address)
@@ -150,16 +147,16 @@ def test_a_launch_that_does_not_fit_is_refused_when_it_is_made_ready(
 ) -> None:
     module = CudaModule(driver, Path("kernel.cu"), b"cubin", 90)
     with pytest.raises(LaunchError, match="takes 4 arguments; 1 were passed"):
-        stream.launch(module, "k", (1,), (32,), (lent(),), 0, ALONE, early=False)
+        stream.launch(module, "k", LaunchConfig((1,), (32,)), (lent(),))
     wrong = (np.int32(1), *plain.ARGUMENTS[1:])
     with pytest.raises(LaunchError, match=r"argument 1 of k of kernel\.cu has 8 bytes"):
-        stream.launch(module, "k", (1,), (32,), wrong, 0, ALONE, early=False)
-    give = stream.launch(module, "k", (1,), (32,), plain.ARGUMENTS, 0, ALONE, early=False)
+        stream.launch(module, "k", LaunchConfig((1,), (32,)), wrong)
+    give = stream.launch(module, "k", LaunchConfig((1,), (32,)), plain.ARGUMENTS)
     driver.fails["launch"] = plain.INVALID_VALUE
     with pytest.raises(LaunchError, match=r"launching k of kernel.cu on grid \(1,\).*: invalid argument"):
         give()
     with pytest.raises(DeviceError, match="was not compiled for this GPU"):
-        stream.launch(object(), "k", (1,), (32,), (), 0, ALONE, early=False)  # type: ignore[arg-type]
+        stream.launch(object(), "k", LaunchConfig((1,), (32,)), ())  # type: ignore[arg-type]
 
 
 def test_a_copy(driver: Driver, stream: CudaStream) -> None:

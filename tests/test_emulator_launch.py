@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from emulator_kernels import Kernels
 
+from mini_dnn.device.base import LaunchConfig
 from mini_dnn.device.emulator import EmulatorDevice
 from mini_dnn.errors import DeviceError, LaunchError
 
@@ -90,7 +91,7 @@ def test_freed_buffer_is_refused(kernels: Kernels, emulator: EmulatorDevice) -> 
     buffer = emulator.empty("gone", (1,))
     buffer.free()
     with pytest.raises(LaunchError, match=r"buffer 'gone' .* was freed"):
-        emulator.launch(kernels.module, "in_a_block", (1,), (1,), (buffer, INT(1)))
+        emulator.launch(kernels.module, "in_a_block", LaunchConfig((1,), (1,)), (buffer, INT(1)))
 
 
 @pytest.mark.parametrize(

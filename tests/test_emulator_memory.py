@@ -185,18 +185,19 @@ import ctypes, os, signal
 import numpy as np
 from pathlib import Path
 from mini_dnn.device import open_device
+from mini_dnn.device.base import LaunchConfig
 
 device = open_device("emulator")
 module = device.compile(Path("tests/kernels/memory.cu"), {})
 y = device.empty("y", (64,))
 others = set(os.listdir("/proc/self/task"))
 for _ in range(2):
-    device.launch(module, "store", (8,), (8,), [y, np.int64(0)])
+    device.launch(module, "store", LaunchConfig((8,), (8,)), [y, np.int64(0)])
     workers = set(os.listdir("/proc/self/task")) - others
     for worker in workers:
         ctypes.CDLL(None).tgkill(os.getpid(), int(worker), signal.SIGSEGV)
 assert workers
-device.launch(module, "store", (8,), (64,), [y, np.int64(0)])
+device.launch(module, "store", LaunchConfig((8,), (64,)), [y, np.int64(0)])
 found = np.empty(64, np.float32)
 device.copy_out(y, found)
 assert (found == 1).all()

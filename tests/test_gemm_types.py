@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mini_dnn import gemm, ops
-from mini_dnn.checking.judge import judge
+from mini_dnn.checking.judge import Example
 from mini_dnn.device import Device
 from mini_dnn.errors import CheckError, ShapeError
 from mini_dnn.measuring.measure import Setting, measure
@@ -76,10 +76,11 @@ def test_who_writes_into_a_gap_is_found(which: int, rng: np.random.Generator) ->
     arrays = OPERATION.inputs(GAPPED, seed=0)
     c = answer(GAPPED, arrays)["c"].astype(np.float32)
     assert audit(GAPPED, arrays, {"c": c}, "fp16", rng) == ""
-    assert judge(OPERATION, GAPPED, arrays, {"c": c}, "fp16") is None
+    example = Example(OPERATION, GAPPED, arrays, "fp16")
+    assert example.judge({"c": c}) is None
     c[:, which, -1] = 0
     assert audit(GAPPED, arrays, {"c": c}, "fp16", rng) == "the gaps between the rows of c are written"
-    found = judge(OPERATION, GAPPED, arrays, {"c": c}, "fp16")
+    found = example.judge({"c": c})
     assert found is not None
     assert "expected nan" in found.what
     assert found.notes == ("c has a gap of 2 elements after each row, and the kernel writes into it",)

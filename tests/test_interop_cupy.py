@@ -13,7 +13,7 @@ from lent_arrays import CupyArray, fresh, values
 from sampling import chosen
 
 from mini_dnn.device import Device
-from mini_dnn.device.base import MappedBuffer
+from mini_dnn.device.base import LaunchConfig, MappedBuffer
 from mini_dnn.device.clusters import ALONE
 from mini_dnn.device.emulator.memory import EmulatorBuffer
 from mini_dnn.errors import DeviceError, ShapeError, VariantError
@@ -100,7 +100,7 @@ class Kernel:
         assert len(grid) == len(block) == 3
         assert shared_mem <= self.max_dynamic_shared_size_bytes
         given = [_buffer(a) if isinstance(a, Array) else a for a in args]
-        self.owner.emulator.launch(self.module, self.name, grid, block, given, shared_mem)
+        self.owner.emulator.launch(self.module, self.name, LaunchConfig(grid, block, shared_mem), given)
 
 
 def _buffer(array: Array) -> EmulatorBuffer:

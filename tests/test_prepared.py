@@ -8,6 +8,7 @@ import pytest
 from sampling import chosen
 
 from mini_dnn.device import Device
+from mini_dnn.device.base import LaunchConfig
 from mini_dnn.errors import DeviceError, LimitError, VariantError
 from mini_dnn.ops import Arrays
 from mini_dnn.ops.conv2d import ConvShape
@@ -253,9 +254,9 @@ class Noting:
     def __init__(self, device: Device) -> None:
         self.stream, self.early = device.foreign_stream(0), []
 
-    def launch(self, *args: Any) -> Any:
-        self.early.append(args[-1])
-        return self.stream.launch(*args)
+    def launch(self, module: Any, kernel: str, config: LaunchConfig, args: Any) -> Any:
+        self.early.append(config.early)
+        return self.stream.launch(module, kernel, config, args)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)

@@ -15,6 +15,7 @@ from take_home_helpers import ORIGIN, small
 from mini_dnn.checking.launches import shared_limit
 from mini_dnn.cli import main
 from mini_dnn.device import Device
+from mini_dnn.device.base import LaunchConfig
 from mini_dnn.device.emulator.memory import EmulatorBuffer
 from mini_dnn.errors import UsageError
 from mini_dnn.variant import find, names
@@ -55,7 +56,7 @@ def stand_in(emulator: Any) -> ModuleType:
         def get_function(name: str) -> Any:
             def launch(grid: Any, block: Any, args: Any, shared_mem: int) -> None:
                 given = [buffer(arg) if isinstance(arg, Array) else arg for arg in args]
-                emulator.launch(loaded, name, grid, block, given, shared_mem)
+                emulator.launch(loaded, name, LaunchConfig(grid, block, shared_mem), given)
 
             return launch
 

@@ -6,7 +6,7 @@ from emulator_kernels import FOLDER, line_of
 from tensors import run
 
 from mini_dnn.device import Device
-from mini_dnn.device.base import MappedBuffer
+from mini_dnn.device.base import LaunchConfig, MappedBuffer
 from mini_dnn.device.emulator import EmulatorDevice
 from mini_dnn.device.emulator.checked import CheckedEmulator, KernelError
 from mini_dnn.errors import LaunchError, VariantError
@@ -128,7 +128,7 @@ def test_what_nobody_has_written() -> None:
     x, out = device.empty("x", (8, 32)), device.empty("out", (32,), np.uint32)
     mapped = MappedBuffer(x, TensorMap("x", (1, 32), swizzle=0).geometry((8, 32), "float32", x.nbytes))
     with pytest.raises(KernelError, match="uninitialised") as caught:
-        device.launch(module, "values", (1,), (32,), (INT(0), mapped, np.float64(0), out))
+        device.launch(module, "values", LaunchConfig((1,), (32,)), (INT(0), mapped, np.float64(0), out))
     assert "x[0, 0]" in caught.value.finding.what
 
 
@@ -178,7 +178,7 @@ def test_where_a_buffer_must_begin(quick_emulator: EmulatorDevice) -> None:
     )
     args = (INT(0), mapped, np.float64(0), out)
     with pytest.raises(LaunchError, match="the buffer is 8 bytes past a multiple of 16 bytes"):
-        quick_emulator.launch(module, "values", (1,), (32,), args)
+        quick_emulator.launch(module, "values", LaunchConfig((1,), (32,)), args)
 
 
 def test_arguments_of_another_kind(quick_emulator: EmulatorDevice) -> None:
@@ -200,7 +200,7 @@ def test_arguments_of_another_kind(quick_emulator: EmulatorDevice) -> None:
         ),
     ]:
         with pytest.raises(LaunchError, match=message):
-            quick_emulator.launch(module, "values", (1,), (32,), args)
+            quick_emulator.launch(module, "values", LaunchConfig((1,), (32,)), args)
 
 
 @pytest.mark.parametrize(("pitch", "promotion"), [(64, 256), (72, 128), (80, 128)])

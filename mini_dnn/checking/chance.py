@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
-import numpy as np
-
+from mini_dnn.checking.judge import Example
 from mini_dnn.checking.schedules import SCHEDULES
 from mini_dnn.device.cures import CURES
 from mini_dnn.device.emulator.checked import CheckedEmulator, KernelError
 from mini_dnn.device.emulator.unset import unset_variables
 from mini_dnn.device.finding import Finding, Party, Place
 from mini_dnn.errors import DeviceError, LaunchError
-from mini_dnn.ops import Arrays, Operation
-from mini_dnn.ops.compare import wrong_elements
 from mini_dnn.running.runner import run_plans
 from mini_dnn.variant import Planned
 
 
 def by_chance(
-    device: CheckedEmulator,
-    part: Callable[[int], Planned],
-    problem: Any,
-    operation: Operation,
-    arrays: Arrays,
-    is_wrong: bool,
+    device: CheckedEmulator, part: Callable[[int], Planned], example: Example, is_wrong: bool
 ) -> Finding | None:
     """A variable of a thread on which results depend, although it is not initialised.
 
@@ -37,6 +28,7 @@ def by_chance(
     part
         Returns the plan for this many entries of the batch.
     """
+    problem, arrays = example.problem, example.arrays
     planned = part(problem.batch)
     unset = unset_variables(device.compile(planned.source, planned.defines).path)
     places = ((one.name, Place.at(planned.source, one.file, one.line)) for one in unset)
@@ -47,7 +39,7 @@ def by_chance(
         first = run_plans(part, problem, arrays, device).outputs
         with device.zeros():
             second = run_plans(part, problem, arrays, device).outputs
-        same = _same(operation, problem, arrays, first, second, planned.precision)
+        same = example.are_same(first, second)
     except KernelError:
         same = False  # one of the two runs failed, for example because an undefined value is an index
     except (DeviceError, LaunchError):
@@ -56,28 +48,22 @@ def by_chance(
 
 
 def by_absent_lanes(
-    device: CheckedEmulator,
-    part: Callable[[int], Planned],
-    problem: Any,
-    operation: Operation,
-    arrays: Arrays,
+    device: CheckedEmulator, part: Callable[[int], Planned], example: Example
 ) -> Finding | None:
     """A shuffle from an absent lane, if results depend on its value, which differs between the orders."""
-    precision = part(problem.batch).precision
     for which, noted in enumerate(list(device.undefined)):
         device.vary_undefined(which)
         outputs = []
         try:
             for order in range(len(SCHEDULES)):
                 device.set_schedule(order, 0)
-                outputs.append(run_plans(part, problem, arrays, device).outputs)
+                outputs.append(run_plans(part, example.problem, example.arrays, device).outputs)
         except LaunchError:
             return noted
         finally:
             device.vary_undefined(-1)
             device.set_schedule(0, 0)
-        same = (_same(operation, problem, arrays, outputs[0], one, precision) for one in outputs[1:])
-        if not all(same):
+        if not all(example.are_same(outputs[0], one) for one in outputs[1:]):
             return noted
     return None
 
@@ -90,11 +76,3 @@ def _finding(own: Sequence[tuple[str, Place]]) -> Finding:
     what = f"{name} is used before every path has set it: the results depend on its value"
     more = tuple(f"the same may hold for {one} at {place.file}:{place.line}" for one, place in others)
     return Finding("uninitialised", what, own=Party(at, (), ()), array=name, cure=CURES["unset"], notes=more)
-
-
-def _same(
-    operation: Operation, problem: Any, arrays: Arrays, first: Arrays, second: Arrays, precision: str
-) -> bool:
-    bound = operation.bound(problem, arrays, precision)
-    with np.errstate(invalid="ignore"):
-        return not any(wrong_elements(first[name], second[name], bound[name]).any() for name in bound)

@@ -221,10 +221,10 @@ class _Run:
         found = all_schedules(in_order, self.schedules)
         if all(finding.kind in OF_OUTPUTS for finding in found):
             is_wrong = bool(found) and not any(result.finding for result in before)
-            part = self._part(problem)
+            part, (example,) = self._part(problem), examples.of(1)
             self.device.set_schedule(0, self.seed)
-            cause = by_absent_lanes(self.device, part, problem, self.operation, arrays) if found else None
-            cause = cause or by_chance(self.device, part, problem, self.operation, arrays, is_wrong)
+            cause = by_absent_lanes(self.device, part, example) if found else None
+            cause = cause or by_chance(self.device, part, example, is_wrong)
             found = with_cause(cause, found) if cause else found
         return Result(problem, found[0] if found else None, more=tuple(found[1:]))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +19,7 @@ GRID = (
 )
 
 
+@dataclass(frozen=True, eq=False)
 class Example:
     """Inputs of a problem and their expected outputs, which are computed once for any number of comparisons.
 
@@ -29,8 +31,10 @@ class Example:
         The precision of the variant: see `Operation.bound`.
     """
 
-    def __init__(self, operation: Operation, problem: Any, arrays: Arrays, precision: str) -> None:
-        self.operation, self.problem, self.arrays, self.precision = operation, problem, arrays, precision
+    operation: Operation
+    problem: Any
+    arrays: Arrays
+    precision: str
 
     @cached_property
     def expected(self) -> Arrays:
@@ -64,23 +68,17 @@ class Example:
         cure = self.operation.cure or f"compare the kernel with the definition, answer() in {file}"
         return Finding("wrong", what, array=first, cure=cure, notes=notes)
 
+    def judge_written(self, outputs: Arrays) -> Finding | None:
+        """The finding about the elements that were written, if some blocks did not run."""
+        return self.judge(
+            {name: np.where(_fresh(found), self.expected[name], found) for name, found in outputs.items()}
+        )
 
-def judge(
-    operation: Operation, problem: Any, arrays: Arrays, outputs: Arrays, precision: str
-) -> Finding | None:
-    """Judge outputs whose inputs are used only once: see `Example`."""
-    return Example(operation, problem, arrays, precision).judge(outputs)
-
-
-def judge_part(
-    operation: Operation, problem: Any, arrays: Arrays, outputs: Arrays, precision: str
-) -> Finding | None:
-    """Judge only the written elements of outputs, because some blocks did not run."""
-    example = Example(operation, problem, arrays, precision)
-    written = {
-        name: np.where(_fresh(found), example.expected[name], found) for name, found in outputs.items()
-    }
-    return example.judge(written)
+    def are_same(self, first: Arrays, second: Arrays) -> bool:
+        """Whether two outputs differ by no more than the error bound."""
+        bound = self._bound
+        with np.errstate(invalid="ignore"):
+            return not any(wrong_elements(first[name], second[name], bound[name]).any() for name in bound)
 
 
 def _fresh(output: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mini_dnn.checking.judge import judge_part
+from mini_dnn.checking.judge import Example
 from mini_dnn.checking.results import Result
 from mini_dnn.device.emulator.checked import CheckedEmulator, KernelError
 from mini_dnn.device.emulator.memory import EmulatorBuffer
@@ -28,11 +28,7 @@ TOO_MUCH = "each block does too much work to run some of them at this size"
 
 
 def try_some(
-    device: CheckedEmulator,
-    part: Callable[[int], Planned],
-    problem: Any,
-    operation: Operation,
-    seed: int,
+    device: CheckedEmulator, part: Callable[[int], Planned], problem: Any, operation: Operation, seed: int
 ) -> Result:
     """Run some blocks of each launch, to find accesses out of bounds, and wrong results in the last entry.
 
@@ -75,7 +71,7 @@ def _found(device: CheckedEmulator, planned: Planned, operation: Operation, seed
         outputs = {
             name: _last_entry(buffers[name]).reshape(array.shape) for name, array in one.named("out").items()
         }
-        found = judge_part(operation, one, last, outputs, planned.precision)
+        found = Example(operation, one, last, planned.precision).judge_written(outputs)
         where = f"only the last entry of the batch of {problem.batch:,} was compared"
         return replace(found, what=f"{found.what} ({where})") if found else None
     finally:

@@ -15,7 +15,7 @@ from typing import Any
 from mini_dnn.checking import sanitizer
 from mini_dnn.checking.causes import each_once
 from mini_dnn.checking.check import Progress
-from mini_dnn.checking.judge import judge
+from mini_dnn.checking.judge import Example
 from mini_dnn.checking.results import LEAST, Report, Result, own_problems, refusal, with_solvers
 from mini_dnn.checking.verdicts import Run, verdicts
 from mini_dnn.device import tools
@@ -72,10 +72,7 @@ class Program:
 
 
 def check_cuda(
-    variant: Variant,
-    problems: Sequence[Any] | None = None,
-    seed: int = 0,
-    progress: Progress | None = None,
+    variant: Variant, problems: Sequence[Any] | None = None, seed: int = 0, progress: Progress | None = None
 ) -> Report:
     """Run a variant on the GPU at each problem under each of Compute Sanitizer's checkers.
 
@@ -211,4 +208,5 @@ def _result(variant: Variant, run: Run, seed: int) -> Finding | None:
         return Finding("fault", run.failure, cure=CURES["fault"])
     operation = variant.operation
     arrays = operation.inputs(run.problem, seed)
-    return judge(operation, run.problem, arrays, run.outputs, variant.precision) or run.again
+    example = Example(operation, run.problem, arrays, variant.precision)
+    return example.judge(run.outputs) or run.again

@@ -181,12 +181,7 @@ def own_problems(variant: Variant, results: Sequence[Result]) -> list[Any]:
 def _party(party: Party | None) -> dict[str, Any] | None:
     if party is None:
         return None
-    return {
-        "place": _place(party.place),
-        "block": party.block,
-        "thread": party.thread,
-        "does": party.does,
-    }
+    return {"place": _place(party.place), "block": party.block, "thread": party.thread, "does": party.does}
 
 
 def _place(place: Place | None) -> dict[str, Any] | None:

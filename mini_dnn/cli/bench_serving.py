@@ -18,7 +18,7 @@ from mini_dnn.measuring.bench import CHECKED, PUBLISHED, RANDOM
 from mini_dnn.measuring.files import write
 from mini_dnn.measuring.inference import NETWORK, STEPS, Program, find_step
 from mini_dnn.measuring.measure import UNSETTLED, Setting
-from mini_dnn.measuring.served import all_forms
+from mini_dnn.measuring.served import forms
 from mini_dnn.measuring.serving import ENTRIES, GROWTH, REQUESTS, Service, ServingBench
 from mini_dnn.measuring.serving_records import Growth, Latency, Throughput
 from mini_dnn.running.runner import check_runnable
@@ -40,24 +40,6 @@ class Asked:
     sends: Sequence[str]  # forms in which an entry is sent; empty for the defaults
     requests: int
     program: Program | None  # for networks with trained weights and images
-
-    def forms(self, variant: Variant) -> Sequence[str]:
-        """Return the forms in which images are sent to a network: those requested, or all possible ones.
-
-        Raises
-        ------
-        UsageError
-            The operation does not have a requested form.
-        """
-        known = variant.operation.course
-        for send in self.sends:
-            if send not in known:
-                raise UsageError(
-                    f"--send {send}: {variant.op} does not support it; expected one of {', '.join(known)}"
-                )
-        if self.sends:
-            return self.sends
-        return all_forms(variant, self.program)
 
     def service(self, variant: Variant, send: str, entries: int) -> Service:
         """Create a service with this many entries: images and trained weights, or random numbers."""
@@ -189,7 +171,7 @@ def _rows(bench: ServingBench, asked: Asked) -> Iterator[tuple[str, Row]]:
     """Yield each row as soon as it is measured, with its measure of `MEASURES`."""
     if "latency" in asked.measures:
         for variant in asked.networks:
-            for send in asked.forms(variant)[: len(asked.sends) or 1]:
+            for send in forms(variant, asked.sends, asked.program)[: len(asked.sends) or 1]:
                 service = asked.service(variant, send, ENTRIES)
                 for use_graph in (True, False):
                     yield "latency", bench.latency(service, asked.requests, use_graph)
@@ -198,9 +180,10 @@ def _rows(bench: ServingBench, asked: Asked) -> Iterator[tuple[str, Row]]:
             for variant, name, problem in _growing(asked):
                 yield "growth", bench.growth(variant, name, problem.with_batch(batch))
     if "throughput" in asked.measures:
-        for variant, send in ((v, send) for v in asked.networks for send in asked.forms(v)):
-            for batch in asked.batches or [variant.operation.course[send].batch]:
-                yield "throughput", bench.throughput(asked.service(variant, send, batch))
+        for variant in asked.networks:
+            for send in forms(variant, asked.sends, asked.program):
+                for batch in asked.batches or [variant.operation.course[send].batch]:
+                    yield "throughput", bench.throughput(asked.service(variant, send, batch))
 
 
 def _growing(asked: Asked) -> Iterator[tuple[Variant, str, Any]]:

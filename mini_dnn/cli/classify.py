@@ -19,7 +19,7 @@ from mini_dnn.cli.common import DIFFERS
 from mini_dnn.datasets import names
 from mini_dnn.device import DEVICES
 from mini_dnn.device.gpus import GPUS
-from mini_dnn.errors import ShapeError, UsageError
+from mini_dnn.errors import ShapeError, UsageError, reason
 from mini_dnn.measuring.answers import BATCH, GPU_BATCH
 from mini_dnn.measuring.kept import Kept
 from mini_dnn.measuring.pictures import Classifier
@@ -258,7 +258,7 @@ def _recipe(path: Path | None) -> Recipe | None:
             raise ShapeError(f"it contains {found!r:.40} instead of an object")
         return Recipe.from_dict(found)
     except (OSError, ValueError, RecursionError) as error:  # a ShapeError is a ValueError
-        why = error.strerror if isinstance(error, OSError) else error
+        why = reason(error) if isinstance(error, OSError) else error
         raise UsageError(
             f"--recipe {path} cannot be used: {why}; expected a JSON object with the fields "
             f"{', '.join(IMAGENET.to_dict())}; a field that is omitted has its value for ImageNet"

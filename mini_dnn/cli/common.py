@@ -81,7 +81,7 @@ def check_output(flag: str, path: Path | None, force: bool) -> None:
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(b" ")
     except OSError as error:
-        raise UsageError(f"{flag} {path} cannot be written: {error.strerror}; name another file") from error
+        raise UsageError(f"{flag} {path} cannot be written: {reason(error)}; name another file") from error
 
 
 def add_variant(parser: argparse.ArgumentParser, default: str = "") -> None:

@@ -69,9 +69,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         "expected; 2 usage error.",
     )
     parser.add_argument(
-        "--batch",
-        type=int,
-        help=f"number of test images, starting with the first (default {BATCH})",
+        "--batch", type=int, help=f"number of test images, starting with the first (default {BATCH})"
     )
     parser.add_argument("--network", choices=MODELS, default="lenet", help="default %(default)s")
     parser.add_argument(

@@ -56,9 +56,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         help="the tool (default: emulator if there is no GPU, or with --gpu or --json; otherwise ncu)",
     )
     parser.add_argument(
-        "--batch",
-        type=int,
-        help="size of the batch (default 1000; 10 for the sanitizer, 4 for the emulator)",
+        "--batch", type=int, help="size of the batch (default 1000; 10 for the sanitizer, 4 for the emulator)"
     )
     parser.add_argument(
         "--at",

@@ -17,7 +17,7 @@ import numpy as np
 
 from mini_dnn.datasets.download import download
 from mini_dnn.datasets.storage import DATA, check_folder, named_by
-from mini_dnn.errors import DataError
+from mini_dnn.errors import DataError, reason
 from mini_dnn.paths import read_regular
 
 NAME = "cifar10"
@@ -137,7 +137,7 @@ def _read(folder: Path, split: str, source: Source) -> tuple[np.ndarray, np.ndar
     except FileNotFoundError as error:
         raise DataError(f"{folder} has neither {source.archive} nor {Path(error.filename).name}") from error
     except OSError as error:
-        raise DataError(f"{error.filename or archive} cannot be read: {error.strerror or error}") from error
+        raise DataError(f"{error.filename or archive} cannot be read: {reason(error)}") from error
     parts = [_parsed(content, name, source) for content, name in zip(contents, files, strict=True)]
     images, labels = (np.concatenate(some) for some in zip(*parts, strict=True))
     return images, labels

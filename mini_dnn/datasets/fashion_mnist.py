@@ -18,7 +18,7 @@ import PIL
 from mini_dnn.datasets import idx, storage
 from mini_dnn.datasets.download import download
 from mini_dnn.datasets.storage import BAR_STEP, DATA, SIDE, Pixels
-from mini_dnn.errors import DataError
+from mini_dnn.errors import DataError, reason
 from mini_dnn.paths import read_regular
 from mini_dnn.progress import Bar
 
@@ -172,7 +172,7 @@ def _read(folder: Path, file: IdxFile) -> bytes:
         except FileNotFoundError:
             continue
         except OSError as error:
-            raise DataError(f"{path} cannot be read: {error.strerror}") from error
+            raise DataError(f"{path} cannot be read: {reason(error)}") from error
         found = hashlib.md5(content, usedforsecurity=False).hexdigest()
         if found != wanted:
             raise DataError(f"{path} is damaged: its MD5 is {found}, not {wanted} as published")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mini_dnn import datasets
 from mini_dnn.datasets import cifar10
-from mini_dnn.errors import DataError
+from mini_dnn.errors import DataError, reason
 from mini_dnn.paths import ROOT, read_regular
 
 IMAGENET = "imagenet"
@@ -57,7 +57,7 @@ def read(path: Path) -> Sequence[str]:
     try:
         lines = read_regular(path, MOST_BYTES).decode("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        why = reason(error) if isinstance(error, OSError) else "it is not UTF-8 text"
         hint = "'git checkout data' restores it" if path == FILE else "expected one name per line"
         raise DataError(f"the names of classes cannot be read from {path}: {why}; {hint}") from error
     return [line.strip() for line in lines if line.strip() and not line.startswith("#")]

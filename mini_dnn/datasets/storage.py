@@ -54,7 +54,7 @@ def check_folder(folder: Path) -> None:
     try:
         exists = folder.is_dir()
     except OSError as error:  # the name is too long, or a folder above it may not be searched
-        raise DataError(f"{folder} cannot be read: {error.strerror}") from error
+        raise DataError(f"{folder} cannot be read: {reason(error)}") from error
     if not exists:
         raise DataError(f"there is no folder {folder}")
 

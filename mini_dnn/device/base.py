@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -73,6 +73,20 @@ class MappedBuffer:
         return address, self.geometry
 
 
+KernelArg = Buffer | Scalar | MappedBuffer
+KernelArgs = Sequence[KernelArg]
+
+
+class LaunchConfig(NamedTuple):
+    """How a kernel is launched. The fields are described in `mini_dnn.variant.Launch`."""
+
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    shared_bytes: int = 0
+    cluster: Sizes = ALONE
+    early: bool = False
+
+
 class Module(Protocol):
     """A compiled ``.cu`` file."""
 
@@ -108,17 +122,7 @@ class ForeignStream(Protocol):
         The result is None while the stream is captured, if the device does not tell.
         """
 
-    def launch(
-        self,
-        module: Module,
-        kernel: str,
-        grid: tuple[int, ...],
-        block: tuple[int, ...],
-        args: Sequence[Buffer | Scalar | MappedBuffer],
-        shared_bytes: int,
-        cluster: Sizes,
-        early: bool,
-    ) -> Work:
+    def launch(self, module: Module, kernel: str, config: LaunchConfig, args: KernelArgs) -> Work:
         """Prepare the launch of a kernel: see `Device.launch`."""
 
     def copy(self, target: Buffer, source: Buffer) -> Work:
@@ -207,20 +211,9 @@ class Device(Protocol):
         """
 
     def launch(
-        self,
-        module: Module,
-        kernel: str,
-        grid: tuple[int, ...],
-        block: tuple[int, ...],
-        args: Sequence[Buffer | Scalar | MappedBuffer],
-        shared_bytes: int = 0,
-        stream: int = 0,
-        cluster: Sizes = ALONE,
-        early: bool = False,
+        self, module: Module, kernel: str, config: LaunchConfig, args: KernelArgs, stream: int = 0
     ) -> None:
-        """Launch an ``extern "C" __global__`` kernel. ``grid`` and ``block`` have one to three entries.
-
-        ``cluster`` and ``early`` are described in `mini_dnn.variant.Launch`.
+        """Launch an ``extern "C" __global__`` kernel.
 
         Raises
         ------

@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, suppress
 from functools import cache
 from pathlib import Path
 
-from mini_dnn.errors import DeviceError
+from mini_dnn.errors import DeviceError, reason
 from mini_dnn.paths import expanded, open_regular, remove_abandoned, workplace, write_atomically
 
 CHECKSUM_BYTES = hashlib.sha256().digest_size
@@ -96,7 +96,7 @@ def kept(path: Path, make: Callable[[], bytes]) -> Path:
     except OSError as error:
         raise DeviceError(
             f"neither {path} nor the folder for temporary files, {tempfile.gettempdir()}, is usable for "
-            f"compiled kernels ({error.strerror}); free some space there, or set MINI_DNN_CACHE and "
+            f"compiled kernels ({reason(error)}); free some space there, or set MINI_DNN_CACHE and "
             f"TMPDIR to other folders"
         ) from error
     return folder / path.name
@@ -112,7 +112,7 @@ def store(path: Path, data: bytes) -> bool:
         remove_abandoned(Path(tempfile.gettempdir()).glob(f"{WORK}*"))
         write_atomically(path, _sealed(data), 0o644)  # other users may share the folder
     except OSError as error:
-        say(f"{path.parent} cannot store the compiled kernel ({error.strerror}), so it is not kept")
+        say(f"{path.parent} cannot store the compiled kernel ({reason(error)}), so it is not kept")
         return False
     return True
 
@@ -125,7 +125,7 @@ def stored(path: Path) -> bytes | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        return say(f"{path} cannot be read ({error.strerror}), so it is compiled again")
+        return say(f"{path} cannot be read ({reason(error)}), so it is compiled again")
     if owner not in _trusted():
         return say(f"{path} belongs to another user, so it is not used and the kernel is compiled again")
     data = content[:-CHECKSUM_BYTES]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from mini_dnn.device import peers
-from mini_dnn.device.base import Buffer, Defines, Device, MappedBuffer, Module, Scalar
+from mini_dnn.device.base import Buffer, Defines, Device, KernelArgs, LaunchConfig, Module
 from mini_dnn.device.bindings import load_driver, reason
-from mini_dnn.device.clusters import ALONE, Sizes
 from mini_dnn.device.cublas import WORKSPACE, Cublas
 from mini_dnn.device.cuda_buffer import CudaBuffer, LentCudaBuffer, address_of, check_room, own, same_size
 from mini_dnn.device.cuda_driver import load_pycuda
-from mini_dnn.device.cuda_module import CudaModule, LaunchSettings, loaded
+from mini_dnn.device.cuda_module import CudaModule, loaded
 from mini_dnn.device.cuda_stream import CudaStream
 from mini_dnn.device.graph import CudaGraph
 from mini_dnn.device.nvcc import build_cubin, nvcc_arch
@@ -180,21 +179,11 @@ class CudaDevice:
         peers.copy(self._bindings, to, of, source.nbytes, self._stream(0).handle)
 
     def launch(
-        self,
-        module: Module,
-        kernel: str,
-        grid: tuple[int, ...],
-        block: tuple[int, ...],
-        args: Sequence[Buffer | Scalar | MappedBuffer],
-        shared_bytes: int = 0,
-        stream: int = 0,
-        cluster: Sizes = ALONE,
-        early: bool = False,
+        self, module: Module, kernel: str, config: LaunchConfig, args: KernelArgs, stream: int = 0
     ) -> None:
         """Launch a kernel. If it fails, the next copy or `synchronize` raises the error."""
         handle = self._stream(stream).handle
-        settings = LaunchSettings(tuple(grid), tuple(block), shared_bytes, handle, cluster, early)
-        loaded(module).kernel(kernel).launch(settings, args)
+        loaded(module).kernel(kernel).launch(config, args, handle)
 
     def gemm(self, product: Product, a: Buffer, b: Buffer, c: Buffer, stream: int = 0) -> None:
         """Multiply with cuBLAS."""

@@ -11,30 +11,27 @@ import ctypes
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from mini_dnn.device.base import DEFAULT_SHARED_BYTES, Buffer, MappedBuffer, Module, Scalar, Work
+from mini_dnn.device.base import (
+    DEFAULT_SHARED_BYTES,
+    KernelArg,
+    KernelArgs,
+    LaunchConfig,
+    MappedBuffer,
+    Module,
+    Work,
+)
 from mini_dnn.device.bindings import reason
-from mini_dnn.device.clusters import ALONE, CLUSTER_ARCH, Sizes, cluster_fault
+from mini_dnn.device.clusters import ALONE, CLUSTER_ARCH, cluster_fault
 from mini_dnn.device.cuda_buffer import CudaBuffer, LentCudaBuffer, address_of
 from mini_dnn.device.cuda_map import encoded
 from mini_dnn.errors import CompileError, DeviceError, LaunchError
 
 MAP_BYTES = 128  # size of a tensor map
 MAPS = 256  # tensor maps that are kept for a launch, each for another address of its buffer
-
-
-class LaunchSettings(NamedTuple):
-    """A launch without its arguments; see `mini_dnn.device.base.Device.launch`."""
-
-    grid: tuple[int, ...]
-    block: tuple[int, ...]
-    shared_bytes: int
-    stream: int  # the stream's handle
-    cluster: Sizes
-    early: bool
 
 
 class CudaModule:
@@ -100,8 +97,7 @@ class CudaKernel:
         self._pointers = (ctypes.c_void_p * max(1, len(self._spans)))(*(start + s.start for s in self._spans))
         self._address = ctypes.addressof(self._pointers)
         self._bytes = memoryview(self._memory).cast("B")
-        # Launches with the same settings reuse their configuration
-        self._configs: dict[LaunchSettings, Any] = {}
+        self._configs: dict[tuple[LaunchConfig, int], Any] = {}  # the driver's, which later launches reuse
         self._allowed_bytes = DEFAULT_SHARED_BYTES
 
     @property
@@ -115,20 +111,20 @@ class CudaKernel:
             )
         return int(nbytes)
 
-    def launch(self, settings: LaunchSettings, args: Sequence[Buffer | Scalar | MappedBuffer]) -> None:
-        """Launch the kernel. Later calls report errors that occur while it runs."""
-        config = self._configs.get(settings)
-        if config is None:
-            config = self._configs[settings] = self._configured(settings)
+    def launch(self, config: LaunchConfig, args: KernelArgs, stream: int) -> None:
+        """Launch the kernel on the stream with this handle. Later calls report errors while it runs."""
+        configured = self._configs.get((config, stream))
+        if configured is None:
+            configured = self._configs[config, stream] = self._configured(config, stream)
         self._fill(args)
-        (status,) = self._driver.cuLaunchKernelEx(config, self._function, self._address, 0)
+        (status,) = self._driver.cuLaunchKernelEx(configured, self._function, self._address, 0)
         if failed := reason(self._driver, status):
-            raise LaunchError(f"{self._described(settings)}: {failed}")
+            raise LaunchError(f"{self._described(config)}: {failed}")
 
-    def ready(self, settings: LaunchSettings, args: Sequence[Buffer | Scalar | MappedBuffer]) -> Work:
+    def ready(self, config: LaunchConfig, args: KernelArgs, stream: int) -> Work:
         """Prepare a launch. The addresses of lent buffers are read when it is issued."""
         self._check_count(args)
-        config = self._configured(settings)
+        configured = self._configured(config, stream)
         held: list[Any] = []  # memory that the driver reads, one object per argument
         maps: list[LentMap] = []
         for number, arg in enumerate(args):
@@ -146,9 +142,9 @@ class CudaKernel:
         def launch(_alive: Any = (pointers, held)) -> None:
             for lent in maps:
                 lent.follow()
-            (status,) = give(config, function, address, 0)
+            (status,) = give(configured, function, address, 0)
             if status != success:
-                raise LaunchError(f"{self._described(settings)}: {reason(self._driver, status)}")
+                raise LaunchError(f"{self._described(config)}: {reason(self._driver, status)}")
 
         return launch
 
@@ -168,7 +164,7 @@ class CudaKernel:
                 raise LaunchError(f"the driver does not report the parameters of {self._what}: {failed}")
             spans.append(slice(start, start + nbytes))
 
-    def _fill(self, args: Sequence[Buffer | Scalar | MappedBuffer]) -> None:
+    def _fill(self, args: KernelArgs) -> None:
         """Store the arguments where the driver reads them. A launch copies them."""
         self._check_count(args)
         for number, arg in enumerate(args):
@@ -178,7 +174,7 @@ class CudaKernel:
         if len(args) != len(self._spans):
             raise LaunchError(f"{self._what} takes {len(self._spans)} arguments; {len(args)} were passed")
 
-    def _value(self, number: int, arg: Buffer | Scalar | MappedBuffer) -> bytes:
+    def _value(self, number: int, arg: KernelArg) -> bytes:
         """Return the bytes of an argument, after checking their number."""
         value = _passed(arg)
         span = self._spans[number]
@@ -189,51 +185,51 @@ class CudaKernel:
             )
         return value
 
-    def _configured(self, settings: LaunchSettings) -> Any:
+    def _configured(self, config: LaunchConfig, stream: int) -> Any:
         """Return the driver's structure that describes a launch."""
-        driver, config = self._driver, self._driver.CUlaunchConfig()
-        if settings.cluster != ALONE:
-            self._check_cluster(settings)
-        config.gridDimX, config.gridDimY, config.gridDimZ = (*settings.grid, 1, 1)[:3]
-        config.blockDimX, config.blockDimY, config.blockDimZ = (*settings.block, 1, 1)[:3]
-        config.sharedMemBytes, config.hStream = settings.shared_bytes, driver.CUstream(settings.stream)
-        attributes = self._attributes(settings)
-        config.attrs, config.numAttrs = attributes, len(attributes)
-        if settings.shared_bytes > self._allowed_bytes:
+        driver, made = self._driver, self._driver.CUlaunchConfig()
+        if config.cluster != ALONE:
+            self._check_cluster(config)
+        made.gridDimX, made.gridDimY, made.gridDimZ = (*config.grid, 1, 1)[:3]
+        made.blockDimX, made.blockDimY, made.blockDimZ = (*config.block, 1, 1)[:3]
+        made.sharedMemBytes, made.hStream = config.shared_bytes, driver.CUstream(stream)
+        attributes = self._attributes(config)
+        made.attrs, made.numAttrs = attributes, len(attributes)
+        if config.shared_bytes > self._allowed_bytes:
             attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-            (status,) = driver.cuFuncSetAttribute(self._function, attribute, settings.shared_bytes)
+            (status,) = driver.cuFuncSetAttribute(self._function, attribute, config.shared_bytes)
             if failed := reason(driver, status):
-                raise LaunchError(f"{self._described(settings)}: {failed}")
-            self._allowed_bytes = settings.shared_bytes
-        return config
+                raise LaunchError(f"{self._described(config)}: {failed}")
+            self._allowed_bytes = config.shared_bytes
+        return made
 
-    def _attributes(self, settings: LaunchSettings) -> list[Any]:
+    def _attributes(self, config: LaunchConfig) -> list[Any]:
         driver, attributes = self._driver, []
-        if settings.cluster != ALONE:
+        if config.cluster != ALONE:
             cluster = driver.CUlaunchAttribute()
             cluster.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
             size = cluster.value.clusterDim
-            size.x, size.y, size.z = settings.cluster
+            size.x, size.y, size.z = config.cluster
             attributes.append(cluster)
         # Programmatic dependent launch, which older GPUs do not have
-        if settings.early and self._arch >= CLUSTER_ARCH:
+        if config.early and self._arch >= CLUSTER_ARCH:
             early = driver.CUlaunchAttribute()
             early.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
             early.value.programmaticStreamSerializationAllowed = 1
             attributes.append(early)
         return attributes
 
-    def _check_cluster(self, settings: LaunchSettings) -> None:
-        fault = cluster_fault(settings.grid, settings.cluster)
+    def _check_cluster(self, config: LaunchConfig) -> None:
+        fault = cluster_fault(config.grid, config.cluster)
         if not fault and self._arch < CLUSTER_ARCH:
             fault = f"clusters need sm_{CLUSTER_ARCH} or newer, and this GPU is sm_{self._arch}"
         if fault:
-            raise LaunchError(f"{self._described(settings)}: {fault}")
+            raise LaunchError(f"{self._described(config)}: {fault}")
 
-    def _described(self, s: LaunchSettings) -> str:
-        cluster = f", cluster {s.cluster}" if s.cluster != ALONE else ""
-        where = f"grid {s.grid}{cluster}, block {s.block}"
-        return f"launching {self._what} on {where}, {s.shared_bytes} B shared"
+    def _described(self, config: LaunchConfig) -> str:
+        grid, block, shared_bytes, cluster, _ = config
+        clusters = f", cluster {cluster}" if cluster != ALONE else ""
+        return f"launching {self._what} on grid {grid}{clusters}, block {block}, {shared_bytes} B shared"
 
 
 class LentMap:
@@ -256,7 +252,7 @@ class LentMap:
             self._at = address
 
 
-def _passed(arg: Buffer | Scalar | MappedBuffer) -> bytes:
+def _passed(arg: KernelArg) -> bytes:
     """Return what the kernel receives: a scalar, an address, or a tensor map."""
     if isinstance(arg, MappedBuffer):
         return encoded(*arg.at(address_of(arg.buffer))).tobytes()

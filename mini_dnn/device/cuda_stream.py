@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from mini_dnn.device.base import Buffer, MappedBuffer, Module, Scalar, Work
+from mini_dnn.device.base import Buffer, KernelArgs, LaunchConfig, Module, Work
 from mini_dnn.device.bindings import reason
-from mini_dnn.device.clusters import Sizes
 from mini_dnn.device.cublas import WORKSPACE, Cublas
 from mini_dnn.device.cuda_buffer import CudaBuffer, address_of, check_room
-from mini_dnn.device.cuda_module import LaunchSettings, loaded
+from mini_dnn.device.cuda_module import loaded
 from mini_dnn.device.product import Product
 from mini_dnn.errors import LaunchError
 
@@ -68,20 +67,9 @@ class CudaStream:
                 return int(number)
         raise LaunchError(f"the stream of another library cannot be used: {reason(self._driver, status)}")
 
-    def launch(
-        self,
-        module: Module,
-        kernel: str,
-        grid: tuple[int, ...],
-        block: tuple[int, ...],
-        args: Sequence[Buffer | Scalar | MappedBuffer],
-        shared_bytes: int,
-        cluster: Sizes,
-        early: bool,
-    ) -> Work:
+    def launch(self, module: Module, kernel: str, config: LaunchConfig, args: KernelArgs) -> Work:
         """Prepare the launch of a kernel."""
-        settings = LaunchSettings(tuple(grid), tuple(block), shared_bytes, self._handle, cluster, early)
-        return loaded(module).kernel(kernel).ready(settings, args)
+        return loaded(module).kernel(kernel).ready(config, args, self._handle)
 
     def copy(self, target: Buffer, source: Buffer) -> Work:
         """Prepare a copy of all of ``source`` to the beginning of ``target``."""

@@ -77,8 +77,5 @@ FREED = {
     "freed twice": "{array} are freed twice",
     "not allocated": "free or delete of an address that malloc or new did not return",
 }
-READ_ONLY = {
-    "__ldg": "with __ldg",
-    "const __restrict__": "through a const __restrict__ pointer",
-}
+READ_ONLY = {"__ldg": "with __ldg", "const __restrict__": "through a const __restrict__ pointer"}
 HARMLESS = "harmless on current GPUs, which keep one of the two values; by the rules of CUDA it is a race"

@@ -12,11 +12,7 @@ import numpy as np
 LAYOUTS = ("nn", "nt", "tn", "tt")
 LARGEST = 2**31 - 1  # largest size, because the library uses C's int
 # The data types of operands and results that it supports, as NumPy names
-TYPES = {
-    "float32": ("float32",),
-    "float16": ("float16", "float32"),
-    "bfloat16": ("bfloat16", "float32"),
-}
+TYPES = {"float32": ("float32",), "float16": ("float16", "float32"), "bfloat16": ("bfloat16", "float32")}
 
 
 @dataclass(frozen=True)

@@ -36,16 +36,7 @@ from mini_dnn.grading.plans import Head
 from mini_dnn.ops import Array
 from mini_dnn.ops.compare import PRECISIONS
 from mini_dnn.variant import Planned
-from mini_dnn.variant.plan import (
-    CopyIn,
-    CopyOut,
-    CopyToSymbol,
-    Gemm,
-    Launch,
-    Record,
-    Step,
-    Wait,
-)
+from mini_dnn.variant.plan import CopyIn, CopyOut, CopyToSymbol, Gemm, Launch, Record, Step, Wait
 
 AXES = re.compile(r"[a-zA-Z]*")
 MAX_STEPS = 4096
@@ -93,12 +84,7 @@ def decode(text: bytes, problem: Any, head: Head, source: Path) -> Planned:
 def decode_values(values: Any, problem: Any, head: Head, source: Path) -> Planned:
     """Decode a plan from parsed values."""
     match values:
-        case {
-            "scratch": dict(scratch),
-            "defines": dict(defines),
-            "setup": list(setup),
-            "steps": list(steps),
-        }:
+        case {"scratch": dict(scratch), "defines": dict(defines), "setup": list(setup), "steps": list(steps)}:
             pass
         case _:
             raise VariantError("the answer of variant.py is not a plan")

@@ -70,7 +70,7 @@ import tomllib
 from pathlib import Path
 
 from mini_dnn import ops
-from mini_dnn.errors import MiniDnnError, ShapeError, UsageError, meant, meant_file
+from mini_dnn.errors import MiniDnnError, ShapeError, UsageError, meant, meant_file, reason
 from mini_dnn.grading.asked import Accuracy, Log, Performance, Rubric, Trials, VariantRubric
 from mini_dnn.grading.confined.process import Limits
 from mini_dnn.ops import Operation
@@ -107,7 +107,7 @@ def load(name: str | Path) -> Rubric:
         hint = meant(str(name), presets()) or meant_file(path)
         known = ", ".join(presets())
         raise UsageError(
-            f"no rubric '{name}' ({error.strerror}){hint}; expected a TOML file, or one of {known}"
+            f"no rubric '{name}' ({reason(error)}){hint}; expected a TOML file, or one of {known}"
         ) from error
     try:
         return parse(text.decode())

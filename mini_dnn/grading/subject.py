@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, astuple, dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -223,9 +222,7 @@ class Subject:
             "checker": {"source": kernel, "cache": str(cache)},
         }.get(role, {"source": kernel, "arch": arch, "cache": str(cache)})
         policy = Policy(
-            readable=(str(self._source), str(cache)),
-            programs=compiles or role == "checker",
-            trusted=gpu,
+            readable=(str(self._source), str(cache)), programs=compiles or role == "checker", trusted=gpu
         )
         name = "compiler" if compiles else role
         seconds = self._limits.compile_seconds if compiles else self._limits.seconds
@@ -249,9 +246,7 @@ class Subject:
     def __enter__(self) -> Subject:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 

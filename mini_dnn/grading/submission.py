@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mini_dnn.errors import UsageError, meant_file
+from mini_dnn.errors import UsageError, meant_file, reason
 from mini_dnn.grading.asked import Rubric
 from mini_dnn.grading.confined.process import SubmissionError
 from mini_dnn.grading.submitted import MAX_BYTES, MAX_FILES, read, read_file
@@ -48,7 +48,7 @@ class Submission:
                 if folder := _within(top, path):
                     return folder
             except OSError as error:
-                raise SubmissionError(f"{path} cannot be read: {error.strerror}") from error
+                raise SubmissionError(f"{path} cannot be read: {reason(error)}") from error
         return None
 
     def log(self, rubric: Rubric) -> bytes | None:

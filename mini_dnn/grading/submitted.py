@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 from typing import NoReturn
 
+from mini_dnn.errors import reason
 from mini_dnn.grading.confined.process import SubmissionError
 
 MAX_FILES, MAX_BYTES = 200, 8 << 20  # limits for one variant; folders count as files
@@ -56,7 +57,7 @@ def read(folder: Path) -> dict[str, bytes]:
 
 def _refuse(error: OSError) -> NoReturn:
     """Raise an error for a folder of a variant that cannot be read."""
-    raise SubmissionError(f"{Path(error.filename).name} cannot be read: {error.strerror}") from error
+    raise SubmissionError(f"{Path(error.filename).name} cannot be read: {reason(error)}") from error
 
 
 def read_file(path: Path, name: str) -> bytes:
@@ -74,7 +75,7 @@ def read_file(path: Path, name: str) -> bytes:
                 raise SubmissionError(f"{name} is not a regular file")
             return file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise SubmissionError(f"{name} cannot be read: {error.strerror}") from error
+        raise SubmissionError(f"{name} cannot be read: {reason(error)}") from error
 
 
 def write(files: dict[str, bytes], folder: Path) -> None:

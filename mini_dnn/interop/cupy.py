@@ -19,7 +19,7 @@ from mini_dnn.device.clusters import ALONE
 from mini_dnn.device.cublas import WORKSPACE, Cublas
 from mini_dnn.device.cuda_map import encoded
 from mini_dnn.device.nvcc import build_cubin, nvcc_arch
-from mini_dnn.errors import DeviceError, ShapeError, VariantError
+from mini_dnn.errors import DeviceError, ShapeError, VariantError, reason
 from mini_dnn.interop.kinds import describe
 from mini_dnn.interop.refusals import check_apart
 from mini_dnn.ops import Array
@@ -259,7 +259,7 @@ def _module(code: Code, arch: int) -> Any:
             write_atomically(path, cubin)
         except OSError as error:
             raise DeviceError(
-                f"{path} cannot be written ({error.strerror}), and CuPy loads kernels from files; free "
+                f"{path} cannot be written ({reason(error)}), and CuPy loads kernels from files; free "
                 "some space, or set MINI_DNN_CACHE to another folder"
             ) from error
     return cupy.RawModule(path=str(path))

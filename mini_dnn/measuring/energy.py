@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from types import TracebackType
 
 from mini_dnn.device.base import Device
 from mini_dnn.errors import DeviceError
@@ -101,9 +100,7 @@ class Meter:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._over.set()
         self._thread.join()
         self._nvml.close()
@@ -163,10 +160,7 @@ def load(
 
 
 def _warm_up(
-    op: Callable[[], object],
-    synchronize: Callable[[], object],
-    warm_up_s: float,
-    clock: Callable[[], float],
+    op: Callable[[], object], synchronize: Callable[[], object], warm_up_s: float, clock: Callable[[], float]
 ) -> int:
     """Keep the device busy for a while. Return how many runs take about `CHUNK_S`."""
     many, since = 1, clock()

@@ -10,7 +10,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 import msgspec
 
 from mini_dnn import ops
-from mini_dnn.errors import DataError, MiniDnnError, ShapeError, VariantError, meant_file
+from mini_dnn.errors import DataError, MiniDnnError, ShapeError, VariantError, meant_file, reason
 from mini_dnn.measuring import strict
 from mini_dnn.measuring.records import OLD_SCHEMAS, SCHEMAS, BenchFile
 from mini_dnn.measuring.serving_records import ServingFile
@@ -61,7 +61,7 @@ def write(record: Any, path: Path, kind: type | None = None) -> None:
     try:
         write_atomically(path, msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n", 0o644)
     except OSError as error:
-        raise MiniDnnError(f"{path} cannot be written: {error.strerror}; name another file") from error
+        raise MiniDnnError(f"{path} cannot be written: {reason(error)}; name another file") from error
 
 
 def _plain(value: Any) -> str:
@@ -82,7 +82,7 @@ def read_json(file: Path) -> Fields:
     try:
         content = strict.parse(read_regular(file, MOST_BYTES))
     except OSError as error:
-        raise DataError(f"{file} cannot be read: {error.strerror}{meant_file(file)}") from error
+        raise DataError(f"{file} cannot be read: {reason(error)}{meant_file(file)}") from error
     except strict.Odd as error:
         raise DataError(f"{file} is not a results file: {error}. {again(file)}") from error
     if not isinstance(content, dict):

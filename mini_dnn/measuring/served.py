@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mini_dnn.errors import UsageError
 from mini_dnn.measuring.inference import NETWORK, Program
 from mini_dnn.measuring.serving import Service
 from mini_dnn.variant import Variant, find
@@ -53,11 +54,25 @@ class Served:
         return program.service(variant, self.send, self.count)
 
 
-def all_forms(variant: Variant, program: Program | None) -> list[str]:
-    """Return the forms in which entries can be sent to a network: forms of images if there is a program."""
+def forms(variant: Variant, sends: Sequence[str], program: Program | None) -> Sequence[str]:
+    """Return the forms in which entries are sent to a network: ``sends``, or all that it supports.
+
+    Raises
+    ------
+    UsageError
+        The operation does not have a form of ``sends``.
+    """
+    known = variant.operation.course
+    for send in sends:
+        if send not in known:
+            raise UsageError(
+                f"--send {send}: {variant.op} does not support it; expected one of {', '.join(known)}"
+            )
+    if sends:
+        return sends
     if program and variant.op == NETWORK:
         return program.forms(variant)
-    return [name for name, problem in variant.operation.course.items() if not variant.limit_for(problem)]
+    return [name for name, problem in known.items() if not variant.limit_for(problem)]
 
 
 def all_served(
@@ -65,6 +80,6 @@ def all_served(
 ) -> Iterator[Served]:
     """Return a network in all requested forms and batch sizes; by default, all forms at its own batch."""
     of_images = program if variant.op == NETWORK else None
-    for send in sends or all_forms(variant, program):
+    for send in forms(variant, sends, program):
         for batch in batches or [variant.operation.course[send].batch]:
             yield Served.of(variant, send, batch, of_images)

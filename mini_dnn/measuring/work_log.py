@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from mini_dnn.errors import DataError, MiniDnnError, UsageError
+from mini_dnn.errors import DataError, MiniDnnError, UsageError, reason
 from mini_dnn.measuring import strict
 from mini_dnn.measuring.records import Finite, Hash, Level, Name, Positive, Started, Words, check_started
 from mini_dnn.paths import read_regular
@@ -99,7 +99,7 @@ def check_log(path: Path) -> None:
         try:
             content = read_regular(path, MOST_BYTES)
         except OSError as error:
-            raise UsageError(f"--log {path} cannot be read: {error.strerror}; name another file") from error
+            raise UsageError(f"--log {path} cannot be read: {reason(error)}; name another file") from error
         if content and not _has_mark(content):
             raise UsageError(f"--log {path} is not a work log, and was not changed; name another file")
     if not os.access(path if path.exists() else folder, os.W_OK):
@@ -135,7 +135,7 @@ def append(path: Path, entry: Entry) -> None:
             os.close(handle)
     except OSError as error:
         raise MiniDnnError(
-            f"--log {path} cannot be written: {error.strerror}; the result is not in the log"
+            f"--log {path} cannot be written: {reason(error)}; the result is not in the log"
         ) from error
     if written != len(line):
         raise MiniDnnError(f"--log {path}: the disk is full; the last line of the log is damaged")
@@ -162,7 +162,7 @@ def read(path: Path) -> WorkLog:
         content = read_regular(path, MOST_BYTES)
     except OSError as error:
         raise DataError(
-            f"--log {path} cannot be read: {error.strerror}; name a file that --log wrote"
+            f"--log {path} cannot be read: {reason(error)}; name a file that --log wrote"
         ) from error
     log = parse(path, content)
     if not log.entries and not _has_mark(content):

@@ -108,10 +108,7 @@ class Network:
                 raise ShapeError(f"layer '{name}' does not fit an input of {x.shape}: {error}") from None
 
     def forward(
-        self,
-        x: np.ndarray,
-        training: bool = False,
-        on_layer: Callable[[LayerTime], None] | None = None,
+        self, x: np.ndarray, training: bool = False, on_layer: Callable[[LayerTime], None] | None = None
     ) -> np.ndarray:
         """Run all layers.
 

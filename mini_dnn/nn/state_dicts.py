@@ -60,7 +60,7 @@ PUBLISHED: Mapping[str, Published] = {
         "model.safetensors",
         "694f673df6520a3158624e8a89af086f59923ee4cd7436fe5bc3bc71d295ad81",
         "https://huggingface.co/timm/resnet18.tv_in1k",
-    ),
+    )
 }
 
 

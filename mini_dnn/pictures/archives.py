@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from mini_dnn.errors import PictureError
+from mini_dnn.errors import PictureError, reason
 from mini_dnn.paths import open_regular
 
 ARCHIVES = (".tar",)
@@ -76,5 +76,5 @@ def members(path: Path) -> Iterator[tuple[str, Member]]:
         ) from error
     except OSError as error:
         raise PictureError(
-            f"the archive cannot be read: {error.strerror}; expected a readable .tar file"
+            f"the archive cannot be read: {reason(error)}; expected a readable .tar file"
         ) from error

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from mini_dnn.errors import PictureError, meant_file
+from mini_dnn.errors import PictureError, meant_file, reason
 from mini_dnn.paths import loaded_libraries, read_regular
 from mini_dnn.pictures.archives import Member
 from mini_dnn.pictures.recipe import Recipe
@@ -111,7 +111,7 @@ def _read(source: Path | Member) -> bytes:
         raise PictureError("it is a folder; expected a picture file") from None
     except OSError as error:
         next_step = "make it smaller" if error.errno == errno.EFBIG else "expected a readable regular file"
-        raise PictureError(f"it cannot be read: {error.strerror}; {next_step}") from error
+        raise PictureError(f"it cannot be read: {reason(error)}; {next_step}") from error
 
 
 def _opened(data: bytes) -> Image.Image:

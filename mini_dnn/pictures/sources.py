@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from mini_dnn.errors import PictureError, UsageError
+from mini_dnn.errors import PictureError, UsageError, reason
 from mini_dnn.paths import is_folder, read_regular
 from mini_dnn.pictures.archives import ARCHIVES, Member, members, refused
 from mini_dnn.pictures.decode import MOST_BYTES, suffixes
@@ -192,7 +192,7 @@ def _lines(listed: str) -> list[str]:
             text = read_regular(Path(listed), MOST_LIST_BYTES)
     except OSError as error:
         raise UsageError(
-            f"--list {listed} cannot be read: {error.strerror}; expected a file that names one picture per "
+            f"--list {listed} cannot be read: {reason(error)}; expected a file that names one picture per "
             "line"
         ) from error
     if len(text) > MOST_LIST_BYTES:
@@ -224,9 +224,7 @@ def _folder(name: str) -> Iterator[File]:
             yield File(str(path), path)
     for error in failed:
         where = str(error.filename)
-        yield File(
-            where, PictureError(f"the folder cannot be read: {error.strerror}; change its permissions")
-        )
+        yield File(where, PictureError(f"the folder cannot be read: {reason(error)}; change its permissions"))
     if not found and not failed:
         yield File(
             name, PictureError("no file in this folder has the extension of a picture, such as .jpg or .png")
@@ -257,5 +255,5 @@ def _stamp(path: Path) -> list[object]:
     try:
         found = path.stat()
     except OSError as error:
-        return [error.strerror]
+        return [reason(error)]
     return [found.st_size, found.st_mtime_ns]

@@ -191,7 +191,5 @@ def launch(layer: Layer, tile: Tile, names: Names, kernel: str, early: bool) -> 
     args = (*maps, residual, names.y, names.bias, *sizes, int(p.relu), int(p.residual))
     blocks = min(tile.count(layer) * tile.split, SMS * tile.blocks)
     return Launch(
-        *(kernel, (blocks,), (tile.rows * 2 + 32,), args, tile.shared_bytes),
-        cluster=tile.split,
-        early=early,
+        *(kernel, (blocks,), (tile.rows * 2 + 32,), args, tile.shared_bytes), cluster=tile.split, early=early
     )

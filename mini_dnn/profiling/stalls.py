@@ -20,8 +20,7 @@ STALLS = {
         "from shared memory or registers",
     ),
     "short_scoreboard": Stall(
-        "data from shared memory",
-        "keep values in registers across the loop, and look for bank conflicts",
+        "data from shared memory", "keep values in registers across the loop, and look for bank conflicts"
     ),
     "mio_throttle": Stall(
         "room in the queue of shared-memory instructions",
@@ -32,8 +31,7 @@ STALLS = {
         "use fewer and wider loads and stores: float4, and no address twice",
     ),
     "math_pipe_throttle": Stall(
-        "a busy arithmetic unit",
-        "the kernel is compute-bound: use fewer operations, half2, or tensor cores",
+        "a busy arithmetic unit", "the kernel is compute-bound: use fewer operations, half2, or tensor cores"
     ),
     "gmma": Stall(
         "the tensor cores",

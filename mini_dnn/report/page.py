@@ -10,14 +10,7 @@ from mini_dnn.paths import ROOT
 from mini_dnn.report import course
 from mini_dnn.report.batches_page import batches_blocks
 from mini_dnn.report.board import Board, Entry, boards
-from mini_dnn.report.document import (
-    Block,
-    Folded,
-    Heading,
-    Items,
-    Text,
-    Warnings,
-)
+from mini_dnn.report.document import Block, Folded, Heading, Items, Text, Warnings
 from mini_dnn.report.figures import figures, op_times, roofline_blocks
 from mini_dnn.report.folder import write_folder
 from mini_dnn.report.headline import glance, ladder_blocks, not_measured, sentence
@@ -30,12 +23,7 @@ from mini_dnn.report.rivals import rivals_blocks
 from mini_dnn.report.rows import At, Row, title
 from mini_dnn.report.savings_page import savings_blocks
 from mini_dnn.report.serving_page import serving_blocks
-from mini_dnn.report.tables import (
-    layers_table,
-    ops_csv,
-    rates_table,
-    times_table,
-)
+from mini_dnn.report.tables import layers_table, ops_csv, rates_table, times_table
 from mini_dnn.report.trust import doubts, missing, unverified, where
 from mini_dnn.report.webpage import files
 

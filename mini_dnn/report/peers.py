@@ -11,16 +11,7 @@ from msgspec import Meta
 
 from mini_dnn import ops
 from mini_dnn.measuring.files import converted, refuse
-from mini_dnn.measuring.records import (
-    MOST_ROWS,
-    Count,
-    Level,
-    Name,
-    Positive,
-    Started,
-    Words,
-    check_started,
-)
+from mini_dnn.measuring.records import MOST_ROWS, Count, Level, Name, Positive, Started, Words, check_started
 from mini_dnn.ops.compare import PRECISIONS
 
 # Schema 1: layers of one operation, libraries only. Schema 2 adds our variants and floors; each row has a

@@ -62,11 +62,7 @@ def doubts(board: Board) -> Iterator[str]:
 def where(board: Board) -> list[Block]:
     """Where, when and how the figures were measured."""
     methods = dict.fromkeys(method_text(record.method) for record in board.records)
-    blocks: list[Block] = [
-        places_table(board),
-        Text(HOW),
-        Text("Method: " + "; or: ".join(methods) + "."),
-    ]
+    blocks: list[Block] = [places_table(board), Text(HOW), Text("Method: " + "; or: ".join(methods) + ".")]
     if board.ceilings:
         rows = [
             [f"`{name}`", "computed" if name.endswith("_tflops") else "measured", number(value)]

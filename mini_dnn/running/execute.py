@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mini_dnn.device.base import Buffer, Device, MappedBuffer, Module, Scalar
+from mini_dnn.device.base import Buffer, Device, KernelArg, MappedBuffer, Module
 from mini_dnn.errors import VariantError
 from mini_dnn.ops import Array, Arrays
 from mini_dnn.running.spans import Span
@@ -165,10 +165,7 @@ class Execution:
             case Launch():
                 args = [self._argument(a, f"the launch of {step.kernel}") for a in step.args]
                 module = self._others[step.code] if step.code else self._module
-                device.launch(
-                    *(module, step.kernel, step.grid, step.block, args),
-                    *(step.shared_bytes, step.stream, step.cluster_sizes, step.early),
-                )
+                device.launch(module, step.kernel, step.config, args, step.stream)
             case CopyToSymbol():
                 source = self._named(step.buffer, f"the copy to {step.symbol}")
                 device.copy(device.symbol(self._module, step.symbol), source, step.stream)
@@ -211,7 +208,7 @@ class Execution:
             raise no_buffer(name, self.buffers, what)
         return self.buffers[name]
 
-    def _argument(self, value: Argument, what: str) -> Buffer | Scalar | MappedBuffer:
+    def _argument(self, value: Argument, what: str) -> KernelArg:
         def named(name: str) -> Buffer:
             return self._named(name, what)
 
@@ -220,7 +217,7 @@ class Execution:
 
 def argument(
     value: Argument, what: str, named: Callable[[str], Buffer], part: Callable[[Images], Buffer]
-) -> Buffer | Scalar | MappedBuffer:
+) -> KernelArg:
     """An argument of a launch, in the form that the device expects.
 
     Parameters

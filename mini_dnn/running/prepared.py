@@ -167,10 +167,7 @@ class Prepared:
                     named = partial(self._buffer, planned, first, what := f"the launch of {step.kernel}")
                     part = partial(_part, named)
                     args = [argument(value, what, named, part) for value in step.args]
-                    yield self.stream.launch(
-                        *(modules[step.code], step.kernel, step.grid, step.block, args),
-                        *(step.shared_bytes, step.cluster_sizes, step.early),
-                    )
+                    yield self.stream.launch(modules[step.code], step.kernel, step.config, args)
                 case CopyToSymbol():
                     source = self._buffer(planned, first, f"the copy to {step.symbol}", step.buffer)
                     yield self.stream.copy(self._device.symbol(modules[None], step.symbol), source)

@@ -264,12 +264,7 @@ def _run_once(
 
 
 def _run_overlapped(
-    planned: Planned,
-    arrays: Arrays,
-    outputs: Arrays,
-    execution: Execution,
-    device: Device,
-    timing: Timing,
+    planned: Planned, arrays: Arrays, outputs: Arrays, execution: Execution, device: Device, timing: Timing
 ) -> tuple[float, Timed, tuple[Span, ...]]:
     """Run a plan that copies by itself. The layer time is from page-locked memory to page-locked memory."""
     pinned: dict[str, np.ndarray] = {}

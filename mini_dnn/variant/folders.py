@@ -19,7 +19,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 
 from mini_dnn import ops
-from mini_dnn.errors import VariantError, meant, where
+from mini_dnn.errors import VariantError, meant, reason, where
 from mini_dnn.ops import Operation
 from mini_dnn.ops.compare import PRECISIONS
 from mini_dnn.paths import ROOT, expanded
@@ -147,7 +147,7 @@ def folder_of(name: str | Path) -> Path:
         return _folder_of(str(name))
     except OSError as error:
         raise VariantError(
-            f"no variant '{name}': {error.strerror}; expected a variant's name ('run.py list' shows all), or "
+            f"no variant '{name}': {reason(error)}; expected a variant's name ('run.py list' shows all), or "
             "the path of a folder that you may read"
         ) from error
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mini_dnn.device.base import LaunchConfig
 from mini_dnn.device.clusters import ALONE, Sizes, three_sizes
 from mini_dnn.device.product import Product
 from mini_dnn.ops import Problem
@@ -85,6 +86,12 @@ class Launch:
     def cluster_sizes(self) -> Sizes:
         """Blocks of a cluster along each axis."""
         return three_sizes(self.cluster)
+
+    @property
+    def config(self) -> LaunchConfig:
+        """The launch without its kernel, arguments and stream."""
+        sizes = tuple(self.grid), tuple(self.block)
+        return LaunchConfig(*sizes, self.shared_bytes, self.cluster_sizes, self.early)
 
 
 @dataclass(frozen=True)

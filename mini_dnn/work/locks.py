@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from mini_dnn.errors import UsageError
+from mini_dnn.errors import UsageError, reason
 
 
 @contextmanager
@@ -33,7 +33,7 @@ def locked(path: Path, refusal: str, remove: bool = False) -> Iterator[None]:
             file = path.open("w")
         except OSError as error:
             raise UsageError(
-                f"{path} cannot be written: {error.strerror}; choose a folder elsewhere"
+                f"{path} cannot be written: {reason(error)}; choose a folder elsewhere"
             ) from error
         with file:
             try:

@@ -38,7 +38,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from mini_dnn.errors import UsageError
+from mini_dnn.errors import UsageError, reason
 from mini_dnn.paths import read_regular
 from mini_dnn.work.tables import MOST_BYTES, TomlTable
 
@@ -91,7 +91,7 @@ def read_profile(file: Path | None, executor: str) -> Profile:
             profile = replace(profile, gpu=_read(TomlTable(own | values | inner, "gpu"), executor))
     except OSError as error:
         raise UsageError(
-            f"no profile '{file}' ({error.strerror}): expected a file such as course/cluster.toml"
+            f"no profile '{file}' ({reason(error)}): expected a file such as course/cluster.toml"
         ) from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"profile {file} is not valid TOML: {error}") from error

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mini_dnn.device.base import Buffer, Defines, MappedBuffer, Module, Scalar
-from mini_dnn.device.clusters import ALONE, Sizes
+from mini_dnn.device.base import Buffer, Defines, KernelArgs, LaunchConfig, Module
 from mini_dnn.device.cures import CURES
 from mini_dnn.device.emulator.checked_finding import FailedLaunch, with_places
 from mini_dnn.device.emulator.checked_interface import CFinding, CSharedArray, CTarget
@@ -97,7 +96,7 @@ class CheckedEmulator(EmulatorDevice):
         self.axes: Mapping[str, str] = {}  # letters of each buffer's axes, for messages
         self.undefined: list[Finding] = []  # shuffles from absent lanes, by their calls
         self.forget_undefined()
-        self._launch: tuple[tuple[int, ...], tuple[int, ...], int] = ((), (), 0)
+        self._launch = LaunchConfig((), ())
         self._last: int | None = None  # the stream of the last launch, if nothing followed it
         self.description += ", checked"
 
@@ -159,16 +158,7 @@ class CheckedEmulator(EmulatorDevice):
         self._last = None
 
     def launch(
-        self,
-        module: Module,
-        kernel: str,
-        grid: tuple[int, ...],
-        block: tuple[int, ...],
-        args: Sequence[Buffer | Scalar | MappedBuffer],
-        shared_bytes: int = 0,
-        stream: int = 0,
-        cluster: Sizes = ALONE,
-        early: bool = False,
+        self, module: Module, kernel: str, config: LaunchConfig, args: KernelArgs, stream: int = 0
     ) -> None:
         """Run a kernel to its end, or until the first finding.
 
@@ -190,12 +180,12 @@ class CheckedEmulator(EmulatorDevice):
         self._lib.emulator_target(target)
         for address in read_only_and_not(module.source, kernel, args):
             self._lib.emulator_read_only(address)
-        self._launch = grid, block, shared_bytes
+        self._launch = config
         self._progress = 0, time.process_time()
-        self._lib.emulator_launch_order(kernel.encode(), early and self._last == stream)
+        self._lib.emulator_launch_order(kernel.encode(), config.early and self._last == stream)
         self._last = stream
         try:
-            super().launch(module, kernel, grid, block, args, shared_bytes, stream, cluster, early)
+            super().launch(module, kernel, config, args, stream)
         finally:
             self._note_undefined(module, kernel)
 
@@ -295,5 +285,5 @@ class CheckedEmulator(EmulatorDevice):
             me = replace(me, place=Place.at(module.source, *own))
             return KernelError(Finding("fault", text, kernel, me, cure=CURES["fault"]))
         symbols, buffer_at = self._symbols[module.path], self._memory.at
-        failed = FailedLaunch(module, kernel, symbols, *self._launch, buffer_at, self._variables, self.axes)
+        failed = FailedLaunch(module, kernel, symbols, self._launch, buffer_at, self._variables, self.axes)
         return KernelError(failed.finding(found))

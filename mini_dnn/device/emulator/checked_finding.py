@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from mini_dnn.device.base import LaunchConfig
 from mini_dnn.device.emulator.checked_interface import CFinding, CParty
 from mini_dnn.device.emulator.declarations import dynamic_name
 from mini_dnn.device.emulator.emulator import EmulatorModule
@@ -68,9 +69,7 @@ class FailedLaunch:
     module: EmulatorModule
     kernel: str
     symbols: Symbols
-    grid: tuple[int, ...]
-    block: tuple[int, ...]
-    shared_bytes: int
+    config: LaunchConfig
     buffer_at: Callable[[int], EmulatorBuffer | None]
     variables: Mapping[int, tuple[str, int]]
     axes: Mapping[str, str]
@@ -94,15 +93,15 @@ class FailedLaunch:
             detail="local" if found.kind == LOCAL else DETAILS[found.detail],
             subscript=found.subscript if found.kind == SUBSCRIPT else None,
             type=found.type.decode(errors="replace").strip("'"),
-            home=_unravel(found.block, self.grid) if found.memory == SHARED else (),
+            home=_unravel(found.block, self.config.grid) if found.memory == SHARED else (),
         )
         return explain_copy(fault) or explain_cluster(fault) or explain_fault(fault)
 
     def _party(self, party: CParty, place: Place | None) -> Party:
-        thread = _unravel(party.thread, self.block)
+        thread = _unravel(party.thread, self.config.block)
         return Party(
             place,
-            _unravel(party.block, self.grid),
+            _unravel(party.block, self.config.grid),
             thread,
             party.thread // WARP,
             bool(party.write),
@@ -126,7 +125,7 @@ class FailedLaunch:
             variable = self.symbols.shared[found.index]
             name, nbytes = variable.name, variable.nbytes
             if nbytes < 0:
-                name, nbytes = dynamic_name(self.module.source), self.shared_bytes
+                name, nbytes = dynamic_name(self.module.source), self.config.shared_bytes
         else:
             name, nbytes = self.variables[found.start]
         shape, itemsize = declared(self.module.path, name, nbytes)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from mini_dnn.device.base import Buffer, Defines, MappedBuffer, Module, Scalar
-from mini_dnn.device.clusters import ALONE, Sizes
+from mini_dnn.device.base import Buffer, Defines, KernelArgs, LaunchConfig, Module
 from mini_dnn.device.emulator.build import words_of
 from mini_dnn.device.emulator.checked import STEP_LIMIT, CheckedEmulator
 from mini_dnn.device.emulator.emulator import EmulatorModule
@@ -106,20 +104,11 @@ class StreamEmulator(CheckedEmulator):
             self._touch(work, buffer, source.nbytes, how)
 
     def launch(
-        self,
-        module: Module,
-        kernel: str,
-        grid: tuple[int, ...],
-        block: tuple[int, ...],
-        args: Sequence[Buffer | Scalar | MappedBuffer],
-        shared_bytes: int = 0,
-        stream: int = 0,
-        cluster: Sizes = ALONE,
-        early: bool = False,
+        self, module: Module, kernel: str, config: LaunchConfig, args: KernelArgs, stream: int = 0
     ) -> None:
         """Run a kernel to its end or until the first finding, and track the elements that it uses."""
         work = self.order.begin("launch", kernel, stream) if self.order else None
-        super().launch(module, kernel, grid, block, args, shared_bytes, stream, cluster, early)
+        super().launch(module, kernel, config, args, stream)
         if self.order is None or work is None:
             return
         assert isinstance(module, EmulatorModule), "it was launched"

@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mini_dnn.device.base import Buffer, Defines, MappedBuffer, Module, Scalar
-from mini_dnn.device.clusters import ALONE, Sizes
+from mini_dnn.device.base import Defines, KernelArgs, LaunchConfig, Module
 from mini_dnn.device.emulator.compiler import Compiler
 from mini_dnn.device.emulator.counted_interface import RECORD, TOTAL, CArray, EventKind, Space
 from mini_dnn.device.emulator.declarations import dynamic_name
@@ -141,22 +140,13 @@ class CountedEmulator(EmulatorDevice):
         return module
 
     def launch(
-        self,
-        module: Module,
-        kernel: str,
-        grid: tuple[int, ...],
-        block: tuple[int, ...],
-        args: Sequence[Buffer | Scalar | MappedBuffer],
-        shared_bytes: int = 0,
-        stream: int = 0,
-        cluster: Sizes = ALONE,
-        early: bool = False,
+        self, module: Module, kernel: str, config: LaunchConfig, args: KernelArgs, stream: int = 0
     ) -> None:
         """Run a kernel to its end, and append its counters to `launches`."""
         assert isinstance(module, EmulatorModule), "it is this device's"
         base, symbols = int(self._lib.emulator_base(module.library.anchor)), self._symbols[module.path]
         arrays = [*self._buffers(), *self._variables(module, base, symbols)]
-        shared = self._shared(module, symbols, shared_bytes)
+        shared = self._shared(module, symbols, config.shared_bytes)
         watched = [
             CArray(a.address, _nbytes(a), i, Space.SYMBOL if a.memory == "constant" else Space.GLOBAL)
             for i, a in enumerate(arrays)
@@ -172,7 +162,7 @@ class CountedEmulator(EmulatorDevice):
         blocks = (ctypes.c_uint64 * len(self._blocks))(*self._blocks)
         words = (lists[0], len(watched), lists[1], len(own), blocks, len(blocks))
         self._lib.emulator_count(base, symbols.data[0], *words, self._records)
-        super().launch(module, kernel, grid, block, args, shared_bytes, stream, cluster, early)
+        super().launch(module, kernel, config, args, stream)
         totals, records, left_out = self._read()
         self.launches.append(
             CountedLaunch(
@@ -180,9 +170,9 @@ class CountedEmulator(EmulatorDevice):
                 source=module.source,
                 library=module.path,
                 defines=self._defines[module.path],
-                grid=grid,
-                block=block,
-                shared_bytes=shared_bytes,
+                grid=config.grid,
+                block=config.block,
+                shared_bytes=config.shared_bytes,
                 static_bytes=sum(_nbytes(array) for i, array in static.items() if i in totals["array"]),
                 arrays=tuple(
                     replace(array, footprint=int(self._lib.emulator_count_footprint(i)))

@@ -16,16 +16,10 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from mini_dnn.device.base import Buffer, Defines, Device, MappedBuffer, Module, Scalar
-from mini_dnn.device.clusters import ALONE, Sizes
+from mini_dnn.device.base import Buffer, Defines, Device, KernelArgs, LaunchConfig, Module
 from mini_dnn.device.emulator.build import MAX_SHARED_BYTES, build_ahead, build_kernels
 from mini_dnn.device.emulator.compiler import Compiler, find_compiler
-from mini_dnn.device.emulator.launch import (
-    Arguments,
-    check_geometry,
-    describe_failure,
-    find_kernel,
-)
+from mini_dnn.device.emulator.launch import Arguments, check_geometry, describe_failure, find_kernel
 from mini_dnn.device.emulator.memory import EmulatorBuffer, LentEmulatorBuffer, Memory, own, own_of_size
 from mini_dnn.device.emulator.runtime import CFailure, CLaunch, FailureKind, Library, Runtime
 from mini_dnn.device.emulator.runtime_build import build_runtime
@@ -183,30 +177,21 @@ class EmulatorDevice:
         raise DeviceError("the emulator has no cuBLAS: that library runs on NVIDIA's GPUs only")
 
     def launch(
-        self,
-        module: Module,
-        kernel: str,
-        grid: tuple[int, ...],
-        block: tuple[int, ...],
-        args: Sequence[Buffer | Scalar | MappedBuffer],
-        shared_bytes: int = 0,
-        stream: int = 0,
-        cluster: Sizes = ALONE,
-        early: bool = False,
+        self, module: Module, kernel: str, config: LaunchConfig, args: KernelArgs, stream: int = 0
     ) -> None:
         """Run a kernel to its end. Errors inside it are raised here."""
         own = _own(module)
         _check_stream(stream)
         found = find_kernel(own.library.kernels, kernel, str(module.source))
-        what = f"launching {kernel} of {module.source} on grid {grid}, block {block}"
-        sizes = check_geometry(what, grid, block, cluster, shared_bytes, self.max_shared_bytes)
+        what = f"launching {kernel} of {module.source} on grid {config.grid}, block {config.block}"
+        sizes = check_geometry(what, config, self.max_shared_bytes)
         arguments = Arguments(what, found, args)
         launch = CLaunch()
         launch.module.contents = own.library.module
         launch.kernel.contents = found
         launch.arguments = arguments.address
         launch.grid[:], launch.block[:], launch.cluster[:] = sizes
-        launch.shared_bytes = shared_bytes
+        launch.shared_bytes = config.shared_bytes
         launch.workers = self.threads
         try:
             failure = self._runtime.launch(launch, self._hangs)

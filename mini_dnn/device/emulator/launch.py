@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Sequence
 
 import numpy as np
 
-from mini_dnn.device.base import GRID_LIMIT, Buffer, MappedBuffer, Scalar
-from mini_dnn.device.clusters import cluster_fault, three_sizes
+from mini_dnn.device.base import GRID_LIMIT, Buffer, KernelArg, KernelArgs, LaunchConfig, MappedBuffer, Scalar
+from mini_dnn.device.clusters import Sizes, cluster_fault, three_sizes
 from mini_dnn.device.emulator.memory import EmulatorBuffer, Memory
 from mini_dnn.device.emulator.runtime import CFailure, CKernel, CParameter, FailureKind, Kind
 from mini_dnn.errors import LaunchError, meant
@@ -61,15 +60,9 @@ def find_kernel(kernels: dict[str, CKernel], name: str, where: str) -> CKernel:
     raise LaunchError(f"no kernel '{name}' in {where}: {have}{meant(name, launchable)}")
 
 
-def check_geometry(
-    what: str,
-    grid: tuple[int, ...],
-    block: tuple[int, ...],
-    cluster: tuple[int, ...],
-    shared_bytes: int,
-    max_shared_bytes: int,
-) -> tuple[list[int], list[int], list[int]]:
+def check_geometry(what: str, config: LaunchConfig, max_shared_bytes: int) -> tuple[Sizes, Sizes, Sizes]:
     """Return grid, block and cluster with three entries each, after checking CUDA's limits."""
+    grid, block, shared_bytes, cluster, _ = config
     for word, sizes, limits in (("grid", grid, GRID_LIMIT), ("block", block, MAX_BLOCK)):
         if not 1 <= len(sizes) <= 3:
             raise LaunchError(f"{what}: {word} {sizes} must have one to three entries")
@@ -86,13 +79,13 @@ def check_geometry(
             f"{what}: {shared_bytes} bytes of dynamic shared memory; this device allows 0 to "
             f"{max_shared_bytes} ({max_shared_bytes // 1024} KB)"
         )
-    return list(three_sizes(grid)), list(three_sizes(block)), list(three_sizes(cluster))
+    return three_sizes(grid), three_sizes(block), three_sizes(cluster)
 
 
 class Arguments:
     """Kernel arguments in memory in the form that the kernel's stub reads: an array of pointers to values."""
 
-    def __init__(self, what: str, kernel: CKernel, args: Sequence[Buffer | Scalar | MappedBuffer]) -> None:
+    def __init__(self, what: str, kernel: CKernel, args: KernelArgs) -> None:
         count = kernel.parameter_count
         if len(args) != count:
             takes = ", ".join(_c_name(kernel.parameters[i]) for i in range(count))
@@ -120,7 +113,7 @@ def _c_name(parameter: CParameter) -> str:
     return C_NAMES.get((Kind(parameter.kind), parameter.size), f"a struct of {parameter.size} bytes")
 
 
-def _argument(what: str, parameter: CParameter, arg: Buffer | Scalar | MappedBuffer) -> bytes:
+def _argument(what: str, parameter: CParameter, arg: KernelArg) -> bytes:
     """Return the bytes of one argument, after checking that it matches the kernel's parameter."""
     takes = _c_name(parameter)
     if (parameter.kind == Kind.TENSOR_MAP) != isinstance(arg, MappedBuffer):

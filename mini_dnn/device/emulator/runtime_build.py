@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mini_dnn.device.cache import cache_dir, is_trusted, kept, key, say, work
 from mini_dnn.device.emulator.compiler import RUNTIME_FLAGS, RUNTIME_LINK_FLAGS, Compiler
-from mini_dnn.errors import DeviceError
+from mini_dnn.errors import DeviceError, reason
 from mini_dnn.paths import write_atomically
 from mini_dnn.progress import busy
 
@@ -103,7 +103,7 @@ def _precompile(compiler: Compiler, checked: bool, made: Path, runtime: Path) ->
         try:
             write_atomically(folder / f"{HEADER}.gch", made.read_bytes(), 0o644)
         except OSError as error:
-            say(f"{folder} cannot store a header ({error.strerror}), so each kernel takes longer to compile")
+            say(f"{folder} cannot store a header ({reason(error)}), so each kernel takes longer to compile")
 
 
 def header_folder(compiler: Compiler, runtime: Path, checked: bool) -> Path:

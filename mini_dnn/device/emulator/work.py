@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
-from mini_dnn.device.base import Buffer, Device, MappedBuffer, Module, Scalar, Work
-from mini_dnn.device.clusters import Sizes
+from mini_dnn.device.base import Buffer, Device, KernelArgs, LaunchConfig, Module, Work
 from mini_dnn.device.product import Product
 from mini_dnn.errors import DeviceError
 
@@ -46,20 +45,9 @@ class EmulatorStream:
         """The same for all streams, because their work never overlaps."""
         return 0
 
-    def launch(
-        self,
-        module: Module,
-        kernel: str,
-        grid: tuple[int, ...],
-        block: tuple[int, ...],
-        args: Sequence[Buffer | Scalar | MappedBuffer],
-        shared_bytes: int,
-        cluster: Sizes,
-        early: bool,
-    ) -> Work:
+    def launch(self, module: Module, kernel: str, config: LaunchConfig, args: KernelArgs) -> Work:
         """Prepare the launch of a kernel."""
-        launch = self._device.launch
-        return partial(launch, module, kernel, grid, block, args, shared_bytes, 0, cluster, early)
+        return partial(self._device.launch, module, kernel, config, args)
 
     def copy(self, target: Buffer, source: Buffer) -> Work:
         """Prepare a copy of all of ``source`` to the beginning of ``target``."""

@@ -20,8 +20,7 @@ from mini_dnn.grading.confined.values import MASK, Value, number, unknown
 
 NEAR = 24  # the most instructions between a load and the call of its hook
 VISITS = 40  # for each place where paths join
-WORD_KINDS = (["segment", "word"], ["thread", "word"])
-WORD_BYTES = 16  # the largest size of each of these
+WORD_BYTES = 16  # the largest size of a word of the thread or the segment
 NO_ACCESS = ("lea", "nop", "prefetch", "endbr", "ud2")
 READS_ONLY = (
     "cmp",

@@ -25,17 +25,7 @@ GRADES = (
     "started",
     "seconds",
 )
-CHECKS = (
-    "submission",
-    "check",
-    "hidden",
-    "status",
-    "points",
-    "max_points",
-    "seconds",
-    "message",
-    "staff",
-)
+CHECKS = ("submission", "check", "hidden", "status", "points", "max_points", "seconds", "message", "staff")
 FORMULA = ("=", "+", "-", "@", "\t")  # spreadsheets treat text that starts with one of these as a formula
 
 WHY_CHARACTERS = 300  # of a check's message; checks.csv has the whole message

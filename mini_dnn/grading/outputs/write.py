@@ -27,10 +27,7 @@ FORMATS: dict[str, Callable[[View], str]] = {
 
 
 def write_all(
-    grades: Sequence[Grade],
-    folder: Path,
-    anonymous: bool = True,
-    pairs: Sequence[Likeness] | None = None,
+    grades: Sequence[Grade], folder: Path, anonymous: bool = True, pairs: Sequence[Likeness] | None = None
 ) -> None:
     """Write the results of a grading run.
 
