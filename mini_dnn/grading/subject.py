@@ -15,7 +15,7 @@ import numpy as np
 
 from mini_dnn.device.cache import cache_dir
 from mini_dnn.device.emulator.compiler import find_compiler
-from mini_dnn.device.emulator.runtime_build import runtime_path
+from mini_dnn.device.emulator.runtime_build import header_flags, header_folder, runtime_path
 from mini_dnn.device.nvcc import nvcc_arch
 from mini_dnn.errors import DeviceError, ShapeError, VariantError
 from mini_dnn.grading import decoding, plans
@@ -222,8 +222,9 @@ class Subject:
             "executor": {"source": kernel, "device": self._device.name, "cache": str(cache)},
             "checker": {"source": kernel, "cache": str(cache)},
         }.get(role, {"source": kernel, "arch": arch, "cache": str(cache)})
+        headers = [str(header) for _, header in _emulator_files()] if compiles else []
         policy = Policy(
-            readable=(str(self._source), str(cache)),
+            readable=(str(self._source), str(cache), *headers),
             programs=compiles or role == "checker",
             trusted=gpu,
         )
@@ -256,13 +257,24 @@ class Subject:
 
 
 def new_cache(folder: Path) -> Path:
-    """Create a cache that contains only the emulator's own libraries, which all submissions share."""
+    """Create a cache with the emulator's own libraries and headers alone, which all submissions share."""
     target = folder / "emulator"
     target.mkdir(parents=True)
+    for library, header in _emulator_files():
+        shutil.copyfile(library, target / library.name)
+        if header.is_dir():
+            (target / header.name).symlink_to(header)  # its 18 MB are not the submission's
+    return folder
+
+
+def _emulator_files() -> list[tuple[Path, Path]]:
+    """The grader's libraries of this version of the emulator, each with the folder of its header."""
+    found = []
     with suppress(DeviceError):  # without a compiler, there is no emulator either
         compiler = find_compiler()
         for checked in (False, True):  # only of this version, because they count as files of the submission
             library = runtime_path(compiler, ucontext=False, checked=checked)
             if library.is_file():
-                shutil.copyfile(library, target / library.name)
-    return folder
+                header_flags(compiler, library, checked)  # creates the header
+                found.append((library, header_folder(compiler, library, checked)))
+    return found
