@@ -22,8 +22,8 @@ GROUPS_HINT = (
 # Names that begin in this way are reserved for the compiler, so they are not the user's
 FUNCTION = re.compile(r"error: '(__\w+)' was not declared")
 FUNCTION_HINT = (
-    "\nThe emulator has the common functions of CUDA, but not all. If nvcc accepts {name}, write it with other "
-    "functions, at least under #ifdef MINI_DNN_EMULATOR."
+    "\nThe emulator has the common functions of CUDA, but not all. If nvcc accepts {name}, write it with "
+    "other functions, at least under #ifdef MINI_DNN_EMULATOR."
 )
 # A message: the line with its place, and what follows until the next such line.
 MESSAGE = re.compile(r"^\S[^:\n]*:(?:\d+:\d+:)? .*\n?(?:(?!\S[^:\n]*:(?:\d+:\d+:)? ).*\n?)*", re.MULTILINE)
