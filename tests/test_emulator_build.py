@@ -92,10 +92,13 @@ def test_errors_name_the_users_file_and_line(
 
 
 def test_errors_in_an_included_file(emulator: EmulatorDevice, folder: Path) -> None:
-    (folder / "factor.cuh").write_text("\n\ninline __device__ float times(float x) { return z; }\n")
+    (folder / "factor.cuh").write_text(
+        "\n\ninline __device__ float times(float x) { return z + __fns(1, 0, 1); }\n"
+    )
     with pytest.raises(CompileError) as error:
         emulator.compile(folder / "kernel.cu", {})
     assert "factor.cuh:3:" in str(error.value)
+    assert "If nvcc accepts __fns" in str(error.value)
     assert "wrapper" not in str(error.value)
 
 

@@ -1,5 +1,7 @@
 """Results for NaN, zeros and numbers out of range, as PTX defines them. A GPU runs the same kernels."""
 
+import math
+
 import numpy as np
 import pytest
 from emulator_kernels import Kernels
@@ -68,9 +70,10 @@ def test_plus_zero_is_larger_than_minus_zero(kernels: Kernels) -> None:
     ]
 
 
-def test_fast_quotients_by_large_divisors(kernels: Kernels) -> None:
-    found = results(kernels, "quotients", 4, np.float32(2.0**127), kind=np.float32)
-    assert found == [2.0**-125, 0, 0, 2]
+def test_fast_quotients_by_large_divisors_and_functions_of_large_numbers(kernels: Kernels) -> None:
+    found = results(kernels, "quotients", 8, np.float32(2.0**127), kind=np.float32)
+    assert found[:7] == [2.0**-125, 0, 0, 2, 0, 0, 2.0**127]
+    assert found[7] == pytest.approx(math.erfc(12 / math.sqrt(2)) * 2.0**108, rel=5 * 2.0**-23)
 
 
 def test_bytes_of_words_and_what_printf_returns(kernels: Kernels) -> None:

@@ -16,7 +16,7 @@ from grading_helpers import honest
 from waiting import wait_until
 
 from mini_dnn.device.emulator.compiler import find_compiler
-from mini_dnn.device.emulator.runtime_build import runtime_path
+from mini_dnn.device.emulator.runtime_build import header_folder, runtime_path
 from mini_dnn.device.nvcc import find_nvcc
 from mini_dnn.errors import ShapeError
 from mini_dnn.grading import plans
@@ -203,8 +203,16 @@ def test_a_new_cache_has_the_emulator_of_this_version_alone(
     paths[0].parent.mkdir()
     for path in (*paths, paths[0].with_name("runtime-of_before.so")):
         path.touch()
-    found = (new_cache(tmp_path / "new") / "emulator").iterdir()
-    assert {path.name for path in found} == {path.name for path in paths}
+    headers = [
+        header_folder(find_compiler(), path, checked)
+        for path, checked in zip(paths, (False, True), strict=True)
+    ]
+    for header in headers:
+        header.mkdir()
+        (header / "emulator.h.gch").touch()
+    found = list((new_cache(tmp_path / "new") / "emulator").iterdir())
+    assert {path.name for path in found} == {path.name for path in (*paths, *headers)}
+    assert {path.name for path in found if path.is_symlink()} == {path.name for path in headers}
 
 
 def test_an_answer_to_no_question(server: ForkServer, tmp_path: Path) -> None:

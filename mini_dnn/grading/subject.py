@@ -14,7 +14,7 @@ import numpy as np
 
 from mini_dnn.device.cache import cache_dir
 from mini_dnn.device.emulator.compiler import find_compiler
-from mini_dnn.device.emulator.runtime_build import runtime_path
+from mini_dnn.device.emulator.runtime_build import header_flags, header_folder, runtime_path
 from mini_dnn.device.nvcc import nvcc_arch
 from mini_dnn.errors import DeviceError, ShapeError, VariantError
 from mini_dnn.grading import decoding, plans
@@ -221,8 +221,15 @@ class Subject:
             "executor": {"source": kernel, "device": self._device.name, "cache": str(cache)},
             "checker": {"source": kernel, "cache": str(cache)},
         }.get(role, {"source": kernel, "arch": arch, "cache": str(cache)})
+        headers = [str(header) for _, header in _emulator_files()] if compiles else []
         policy = Policy(
+<<<<<<< HEAD
             readable=(str(self._source), str(cache)), programs=compiles or role == "checker", trusted=gpu
+=======
+            readable=(str(self._source), str(cache), *headers),
+            programs=compiles or role == "checker",
+            trusted=gpu,
+>>>>>>> 5e8b892c3c2d3087b6f568dcdfd7395e6ec5687d
         )
         name = "compiler" if compiles else role
         seconds = self._limits.compile_seconds if compiles else self._limits.seconds
@@ -251,13 +258,24 @@ class Subject:
 
 
 def new_cache(folder: Path) -> Path:
-    """Create a cache that contains only the emulator's own libraries, which all submissions share."""
+    """Create a cache with the emulator's own libraries and headers alone, which all submissions share."""
     target = folder / "emulator"
     target.mkdir(parents=True)
+    for library, header in _emulator_files():
+        shutil.copyfile(library, target / library.name)
+        if header.is_dir():
+            (target / header.name).symlink_to(header)  # its 18 MB are not the submission's
+    return folder
+
+
+def _emulator_files() -> list[tuple[Path, Path]]:
+    """The grader's libraries of this version of the emulator, each with the folder of its header."""
+    found = []
     with suppress(DeviceError):  # without a compiler, there is no emulator either
         compiler = find_compiler()
         for checked in (False, True):  # only of this version, because they count as files of the submission
             library = runtime_path(compiler, ucontext=False, checked=checked)
             if library.is_file():
-                shutil.copyfile(library, target / library.name)
-    return folder
+                header_flags(compiler, library, checked)  # creates the header
+                found.append((library, header_folder(compiler, library, checked)))
+    return found

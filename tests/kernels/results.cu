@@ -87,6 +87,10 @@ extern "C" __global__ void quotients(float* out, float large) {
   NEXT __fdividef(1.0f, large);
   NEXT __fdividef(large, large);
   NEXT __fdividef(6.0f, 3.0f);
+  NEXT sinpif(large);
+  NEXT cospif(large / large - 0.5f);
+  NEXT norm3df(large, 0.0f, 0.0f);
+  NEXT normcdff(large * 0 - 12.0f) * 0x1p109f;
 }
 
 extern "C" __global__ void words(unsigned* out, unsigned byte) {

@@ -19,6 +19,12 @@ GROUPS_HINT = (
     "match_any; and reduce with plus, less, greater, bit_and, bit_or and bit_xor. Write the rest with these, "
     "or with __syncthreads() and __shfl_sync()."
 )
+# Names that begin in this way are reserved for the compiler, so they are not the user's
+FUNCTION = re.compile(r"error: '(__\w+)' was not declared")
+FUNCTION_HINT = (
+    "\nThe emulator has the common functions of CUDA, but not all. If nvcc accepts {name}, write it with "
+    "other functions, at least under #ifdef MINI_DNN_EMULATOR."
+)
 # A message: the line with its place, and what follows until the next such line.
 MESSAGE = re.compile(r"^\S[^:\n]*:(?:\d+:\d+:)? .*\n?(?:(?!\S[^:\n]*:(?:\d+:\d+:)? ).*\n?)*", re.MULTILINE)
 OPEN_BRACE = re.compile(r"error: expected '}'")
@@ -32,6 +38,8 @@ def explained(messages: str, wrapper: Path, source: Path) -> str:
     text = _without(wrapper, text, source)
     text = text.replace(str(source.resolve()), str(source)).strip()
     text += PTX_HINT if re.search(r"\basm\b|Assembler messages", text) else ""
+    unknown = FUNCTION.search(text)
+    text += FUNCTION_HINT.format(name=unknown[1]) if unknown else ""
     return text + (GROUPS_HINT if GROUPS.search(text) and "static assertion" not in text else "")
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
-from mini_dnn.device.cache import cache_dir, is_trusted, kept, key, say, work
+from mini_dnn.device.cache import MAKING, cache_dir, is_trusted, kept, key, say, work
 from mini_dnn.device.emulator.compiler import RUNTIME_FLAGS, RUNTIME_LINK_FLAGS, Compiler
 from mini_dnn.errors import DeviceError, reason
 from mini_dnn.paths import write_atomically
@@ -79,7 +80,7 @@ def _build(compiler: Compiler, flags: list[str], checked: bool, folder: Path, ta
             )
 
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        header = pool.submit(_precompile, compiler, checked, folder / "header.gch", target)
+        header = pool.submit(header_flags, compiler, target, checked)
         objects = [unit.with_suffix(".o") for unit in units]
         list(pool.map(lambda unit, made: run("-c", str(unit), "-o", str(made)), units, objects))
         header.result()
@@ -88,12 +89,15 @@ def _build(compiler: Compiler, flags: list[str], checked: bool, folder: Path, ta
     return made
 
 
-def _precompile(compiler: Compiler, checked: bool, made: Path, runtime: Path) -> None:
-    """Let g++ store its state after `HEADER`, with which every kernel file begins."""
-    if not compiler.precompiles:
+@cache
+def _precompile(compiler: Compiler, checked: bool, runtime: Path) -> None:
+    """Let g++ store its state after `HEADER`, with which every kernel file begins, if it has not yet."""
+    made = header_folder(compiler, runtime, checked) / f"{HEADER}.gch"
+    if not compiler.precompiles or made.exists():
         return
     flags = [*replace(compiler, quick=False).kernel_flags, *(compiler.checked_flags if checked else ())]
     try:
+<<<<<<< HEAD
         done = compiler.run([*flags, "-w", "-x", "c++-header", str(INCLUDE / HEADER), "-o", str(made)])
     except DeviceError as error:  # the disk may have space for a kernel, but not for this larger file
         say(f"{error}. Until then, each kernel takes longer to compile")
@@ -104,6 +108,15 @@ def _precompile(compiler: Compiler, checked: bool, made: Path, runtime: Path) ->
             write_atomically(folder / f"{HEADER}.gch", made.read_bytes(), 0o644)
         except OSError as error:
             say(f"{folder} cannot store a header ({reason(error)}), so each kernel takes longer to compile")
+=======
+        with work() as folder:
+            new = folder / made.name
+            done = compiler.run([*flags, "-w", "-x", "c++-header", str(INCLUDE / HEADER), "-o", str(new)])
+            if not done.returncode:  # otherwise kernels are compiled without it, and errors appear there
+                write_atomically(made, new.read_bytes(), 0o644)
+    except (DeviceError, OSError) as error:  # a disk may have space for a kernel, but not for this
+        say(f"{made} cannot be stored ({error}), so each kernel takes longer to compile")
+>>>>>>> 5e8b892c3c2d3087b6f568dcdfd7395e6ec5687d
 
 
 def header_folder(compiler: Compiler, runtime: Path, checked: bool) -> Path:
@@ -118,7 +131,12 @@ def header_folder(compiler: Compiler, runtime: Path, checked: bool) -> Path:
 
 
 def header_flags(compiler: Compiler, runtime: Path, checked: bool) -> list[str]:
-    """The flag for the precompiled header, if it exists. Like a library, it may not be another user's."""
+    """The flag for the precompiled header. Like a library, it may not be another user's.
+
+    It may still be missing: the runtime is that of any checkout, but the header is this checkout's own.
+    """
     folder = header_folder(compiler, runtime, checked)
+    with MAKING:
+        _precompile(compiler, checked, runtime)
     trusted = is_trusted(folder) and is_trusted(folder / f"{HEADER}.gch")
     return [f"-isystem{folder}"] if trusted else []

@@ -88,13 +88,16 @@ inline constexpr unsigned max(unsigned a, int b) { return max(a, unsigned(b)); }
 inline float rsqrtf(float x) { return 1.f / __builtin_sqrtf(x); }
 inline double rsqrt(double x) { return 1. / __builtin_sqrt(x); }
 inline float rhypotf(float x, float y) { return 1.f / hypotf(x, y); }
-inline float norm3df(float x, float y, float z) { return __builtin_sqrtf(x * x + y * y + z * z); }
+inline float norm3df(float x, float y, float z) { return float(hypot(hypot(double(x), double(y)), double(z))); }
 inline float rnorm3df(float x, float y, float z) { return 1.f / norm3df(x, y, z); }
 inline float rcbrtf(float x) { return 1.f / cbrtf(x); }
 inline void sincos(float x, float* s, float* c) { sincosf(x, s, c); }
-inline float sinpif(float x) { return float(sin(M_PI * x)); }
-inline float cospif(float x) { return float(cos(M_PI * x)); }
-inline float normcdff(float x) { return 0.5f * erfcf(-x * float(M_SQRT1_2)); }
+inline float cospif(float x) { return float(sin(M_PI * (0.5 - fabs(remainder(double(x), 2.0))))); }  // exact zeros
+inline float sinpif(float x) {
+  const double r = remainder(double(x), 2.0);
+  return float(sin(M_PI * (fabs(r) > 0.5 ? copysign(1.0, r) - r : r)));
+}
+inline float normcdff(float x) { return float(0.5 * erfc(-M_SQRT1_2 * x)); }
 inline float fdividef(float a, float b) { return a / b; }
 // Multiplies by a reciprocal, which is 0 above 2^126, where it would be subnormal
 inline float __fdividef(float a, float b) {
