@@ -156,6 +156,11 @@ class AdaptiveAvgPool2d(Layer):
     ----------
     size
         Rows and columns of the output.
+
+    Raises
+    ------
+    ShapeError
+        ``size`` is less than 1.
     """
 
     def __init__(self, size: int) -> None:
