@@ -1,6 +1,6 @@
 """Archives of pictures: ``.tar`` files, as WebDataset and others write them.
 
-The headers of an archive are read once. The worker that decodes a picture reads its bytes directly, so
+The headers of an archive are read in order. The worker that decodes a picture reads its bytes directly, so
 several workers can read from one archive.
 """
 
