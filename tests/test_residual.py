@@ -170,7 +170,7 @@ def test_a_wrong_input_is_refused_with_both_shapes(
         (lambda: conv(1, 1, 3, 3, stride=0), "stride of 1 or more"),
         (lambda: MaxPool2d(2, padding=2), "at most half the size"),
         (lambda: MaxPool2d(2, ceil_mode=True, stride=1), "no ceil mode with a stride"),
-        (lambda: AvgPool2d(2, stride=-1), "a stride of 1 or more"),
+        (lambda: AvgPool2d(2, stride=0), "a stride of 1 or more"),
         (lambda: AdaptiveAvgPool2d(0), "1 row or more"),
     ],
 )

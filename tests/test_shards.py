@@ -51,9 +51,19 @@ def test_archives_that_cannot_be_read(tmp_path: Path) -> None:
     cut.write_bytes(whole[: 2 * 512 + 512 + 50])
     (tmp_path / "words.tar").write_bytes(b"words" * 500)
     archive(tmp_path / "empty.tar", {"a.txt": b""})
+    for size in ("-1536", "9" * 30):
+        with tarfile.open(tmp_path / f"{size[0]}.tar", "w", format=tarfile.PAX_FORMAT) as file:
+            member = tarfile.TarInfo("a.png")
+            member.pax_headers = {"size": size}
+            file.addfile(tarfile.TarInfo("b.png"))
+            file.addfile(member)
+    (tmp_path / "sum.tar").write_bytes(whole.replace(b"1.png", b"l.png"))
     for name, says, expected in (
         ("cut.tar", "ends before its end|archive is truncated or damaged", [False, True, True]),
         ("words.tar", "archive is truncated or damaged", [True]),
+        ("sum.tar", "archive is truncated or damaged", [False, True]),
+        ("-.tar", "archive is truncated or damaged", [False, True]),
+        ("9.tar", "archive is truncated or damaged", [False, True]),
         ("empty.tar", "no file in this archive", [True]),
         ("none.tar", "cannot be read: No such file", [True]),
     ):

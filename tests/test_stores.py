@@ -16,7 +16,7 @@ import safetensors.numpy
 
 from mini_dnn.errors import UsageError, WeightsError
 from mini_dnn.nn import stores
-from mini_dnn.nn.files import describe
+from mini_dnn.nn.files import describe, read_arrays, write_arrays
 from mini_dnn.nn.layers import Flatten, Linear, Softmax
 from mini_dnn.nn.network import Network
 from mini_dnn.nn.weights import WeightsInfo, is_ours, load, save
@@ -65,6 +65,9 @@ def test_what_is_saved_comes_back(suffix: str, tmp_path: Path) -> None:
     said = describe(path)
     assert (said["numbers"], said["description"], said["kind"]) == (8, INFO.description, "weights")
     assert is_ours(path)
+    steps = {"steps": np.array(3)}  # a checkpoint has an array without axes
+    write_arrays(path, "checkpoint", "", steps, {})
+    assert read_arrays(path, "checkpoint", "", steps)[0] == steps
     assert list(tmp_path.iterdir()) == [path]
 
 

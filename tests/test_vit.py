@@ -138,10 +138,13 @@ def test_gradients_in_parts_are_those_of_the_whole() -> None:
         np.testing.assert_array_equal(one[name].grad, two[name].grad)
 
 
-def test_a_worker_that_ends_is_reported() -> None:
+def test_an_error_of_a_layer_and_a_worker_that_ends_are_reported() -> None:
     network = logits(build(SMALL, rng()))
     with Workers(network, 2, 2, 1) as workers:
-        workers._pipes[0].send(("step", "nonsense"))  # an error ends the worker
+        with pytest.raises(ShapeError, match="labels from 0 to 2; found 7 to 7") as caught:
+            workers.step(np.zeros((2, 2, 8, 8), np.float32), np.full(2, 7))
+        assert "in softmax_cross_entropy" in caught.value.__notes__[0]
+        workers._pipes[0].send(None)  # this ends the worker
         with pytest.raises(MiniDnnError, match="a process of the training ended unexpectedly"):
             workers.step(np.zeros((2, 2, 8, 8), np.float32), np.zeros(2, np.uint8))
 

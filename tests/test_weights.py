@@ -241,7 +241,7 @@ def test_a_write_that_fails_in_the_middle_is_one_error(tmp_path: Path, suffix: s
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(WeightsError, match=r"cannot write the weights to .*file/w\.h5"):
+    with pytest.raises(WeightsError, match=r"to .*file/w\.h5: a file is where a folder is needed"):
         save(tmp_path / "file" / "w.h5", lenet_of(1), INFO)
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from mini_dnn.errors import WeightsError, meant_file
+from mini_dnn.errors import WeightsError, meant_file, reason
 from mini_dnn.nn import stores
 from mini_dnn.nn.stores import Attributes, Described, Store
 from mini_dnn.paths import replacing
@@ -197,8 +197,7 @@ def unusable(path: Path, kind: str, problem: str) -> WeightsError:
 
 
 def _not_written(path: Path, kind: str, error: OSError) -> WeightsError:
-    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    why = os.strerror(error.errno) if error.errno else str(error)
+    is_full, why = error.errno in (errno.ENOSPC, errno.EDQUOT), reason(error)
     there = os.path.isfile(path)  # noqa: PTH113 - no error if the folder may not be searched
     kept = "the older file is unchanged" if there else "no file was written"
     cure = "free some space on that disk, or " if is_full else ""

@@ -40,7 +40,8 @@ class MaxPool2d(Layer):
     def __init__(
         self, size: int, ceil_mode: bool = False, stride: int | None = None, padding: int = 0
     ) -> None:
-        self.size, self.stride, self.padding = size, stride or size, padding
+        self.size, self.padding = size, padding
+        self.stride = size if stride is None else stride
         self.ceil_mode = ceil_mode
         self._is_apart = self.stride == size and not padding  # windows do not overlap
         if size < 1 or self.stride < 1 or not 0 <= 2 * padding <= size or (ceil_mode and not self._is_apart):
@@ -104,7 +105,8 @@ class AvgPool2d(Layer):
     """
 
     def __init__(self, size: int, stride: int | None = None, padding: int = 0) -> None:
-        self.size, self.stride, self.padding = size, stride or size, padding
+        self.size, self.padding = size, padding
+        self.stride = size if stride is None else stride
         if size < 1 or self.stride < 1 or not 0 <= 2 * padding <= size:
             raise ShapeError(
                 "pooling needs a size and a stride of 1 or more, and a padding of at most half the size; "
@@ -154,6 +156,11 @@ class AdaptiveAvgPool2d(Layer):
     ----------
     size
         Rows and columns of the output.
+
+    Raises
+    ------
+    ShapeError
+        ``size`` is less than 1.
     """
 
     def __init__(self, size: int) -> None:

@@ -130,7 +130,7 @@ def write(path: Path, kind: str, arrays: Mapping[str, np.ndarray], attributes: A
         with path.open("wb") as file:
             np.savez(file, **members)
     elif kind == "safetensors":
-        packed = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+        packed = {name: np.asarray(array, order="C") for name, array in arrays.items()}
         more = {ATTRIBUTES: json.dumps(dict(attributes))}
         path.write_bytes(_safetensors().numpy.save(packed, more))
     else:

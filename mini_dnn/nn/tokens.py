@@ -99,6 +99,11 @@ class Positions(Layer):
         The length of a token.
     rng, dtype
         See `Linear`.
+
+    Raises
+    ------
+    ShapeError
+        The width is not a multiple of 4.
     """
 
     def __init__(

@@ -135,6 +135,11 @@ class MultiHeadAttention(Layer):
         The number of heads.
     rng, dtype
         See `Linear`.
+
+    Raises
+    ------
+    ShapeError
+        The width is not a multiple of the number of heads.
     """
 
     def __init__(

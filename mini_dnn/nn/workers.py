@@ -9,6 +9,7 @@ the interpreter's lock, which thousands of small NumPy calls per second need.
 from __future__ import annotations
 
 import os
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import Connection
@@ -125,16 +126,20 @@ class Workers:
         try:
             for pipe, work in zip(self._pipes, given, strict=True):
                 pipe.send((what, work))
-            return [pipe.recv() for pipe in self._pipes]
+            found = [pipe.recv() for pipe in self._pipes]
         except (EOFError, OSError) as error:
             raise WorkerError(
                 "a process of the training ended unexpectedly, for example because of too little memory; a "
                 "training with a smaller --batch needs less"
             ) from error
+        for answer in found:
+            if isinstance(answer, Exception):
+                raise answer
+        return found
 
 
 def _work(pipe: Connection, network: Network, shared: Any, gradients: Any, part: int) -> None:
-    """Do the work of a worker until its pipe is closed."""
+    """Do the work of a worker until its pipe is closed. An error is sent as the result."""
     parameters = network.parameters()
     dtype = next(iter(parameters.values())).value.dtype
     flat = np.frombuffer(shared, dtype)
@@ -152,10 +157,15 @@ def _work(pipe: Connection, network: Network, shared: Any, gradients: Any, part:
                 what, work = pipe.recv()
             except (EOFError, OSError):
                 return
-            if what == "step":
-                done: list[Any] = [step(*some) for some in work]
-            else:
-                done = [network.predict(some) for some in work]
+            done: list[Any] | Exception
+            try:
+                if what == "step":
+                    done = [step(*some) for some in work]
+                else:
+                    done = [network.predict(some) for some in work]
+            except Exception as error:  # of a layer; the trainer raises it
+                error.add_note(traceback.format_exc())
+                done = error
             try:
                 pipe.send(done)
             except OSError:  # the trainer has closed the pipe in the meantime

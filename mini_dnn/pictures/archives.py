@@ -1,6 +1,6 @@
 """Archives of pictures: ``.tar`` files, as WebDataset and others write them.
 
-The headers of an archive are read once. The worker that decodes a picture reads its bytes directly, so
+The headers of an archive are read in order. The worker that decodes a picture reads its bytes directly, so
 several workers can read from one archive.
 """
 
@@ -68,9 +68,14 @@ def members(path: Path) -> Iterator[tuple[str, Member]]:
         with open_regular(path) as file, tarfile.open(fileobj=file, mode="r:") as archive:
             while (found := archive.next()) is not None:
                 archive.members.clear()  # type: ignore[attr-defined]  # it would keep all of them
+                if found.size < 0:  # the next header could be one that was read before
+                    raise tarfile.ReadError("a size is negative")
                 if found.isreg() and not found.issparse():
                     yield found.name, Member(path, found.offset_data, found.size)
-    except tarfile.TarError as error:
+            file.seek(archive.offset)
+            if any(file.read(tarfile.BLOCKSIZE)):  # only zeros end an archive, but tarfile stops here, too
+                raise tarfile.ReadError("a header is not valid")
+    except (tarfile.TarError, ValueError) as error:  # the latter for numbers in extended headers
         raise PictureError(
             f"the archive is truncated or damaged ({error}); download it or create it again"
         ) from error

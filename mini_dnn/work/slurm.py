@@ -225,7 +225,7 @@ def _in_job(function: Callable[..., None], *args: Any) -> None:
 
 def _states() -> Mapping[str, str] | None:
     """Return the state of each of this user's jobs by id, or None if the controller does not answer."""
-    words = ["squeue", "--noheader", "--array", "--states=all", f"--user={os.getuid()}", f"--name={NAME}"]
+    words = ["squeue", "--noheader", "--array", "--states=all", "--all", f"--user={os.getuid()}"]
     try:
         done = subprocess.run([*words, "--format=%i|%T"], capture_output=True, text=True, check=False)
     except FileNotFoundError as error:
