@@ -223,13 +223,9 @@ class Subject:
         }.get(role, {"source": kernel, "arch": arch, "cache": str(cache)})
         headers = [str(header) for _, header in _emulator_files()] if compiles else []
         policy = Policy(
-<<<<<<< HEAD
-            readable=(str(self._source), str(cache)), programs=compiles or role == "checker", trusted=gpu
-=======
             readable=(str(self._source), str(cache), *headers),
             programs=compiles or role == "checker",
             trusted=gpu,
->>>>>>> 5e8b892c3c2d3087b6f568dcdfd7395e6ec5687d
         )
         name = "compiler" if compiles else role
         seconds = self._limits.compile_seconds if compiles else self._limits.seconds

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mini_dnn.device.cache import MAKING, cache_dir, is_trusted, kept, key, say, work
 from mini_dnn.device.emulator.compiler import RUNTIME_FLAGS, RUNTIME_LINK_FLAGS, Compiler
-from mini_dnn.errors import DeviceError, reason
+from mini_dnn.errors import DeviceError
 from mini_dnn.paths import write_atomically
 from mini_dnn.progress import busy
 
@@ -97,18 +97,6 @@ def _precompile(compiler: Compiler, checked: bool, runtime: Path) -> None:
         return
     flags = [*replace(compiler, quick=False).kernel_flags, *(compiler.checked_flags if checked else ())]
     try:
-<<<<<<< HEAD
-        done = compiler.run([*flags, "-w", "-x", "c++-header", str(INCLUDE / HEADER), "-o", str(made)])
-    except DeviceError as error:  # the disk may have space for a kernel, but not for this larger file
-        say(f"{error}. Until then, each kernel takes longer to compile")
-        return
-    if not done.returncode:  # otherwise kernels are compiled without it, and errors appear there
-        folder = header_folder(compiler, runtime, checked)
-        try:
-            write_atomically(folder / f"{HEADER}.gch", made.read_bytes(), 0o644)
-        except OSError as error:
-            say(f"{folder} cannot store a header ({reason(error)}), so each kernel takes longer to compile")
-=======
         with work() as folder:
             new = folder / made.name
             done = compiler.run([*flags, "-w", "-x", "c++-header", str(INCLUDE / HEADER), "-o", str(new)])
@@ -116,7 +104,6 @@ def _precompile(compiler: Compiler, checked: bool, runtime: Path) -> None:
                 write_atomically(made, new.read_bytes(), 0o644)
     except (DeviceError, OSError) as error:  # a disk may have space for a kernel, but not for this
         say(f"{made} cannot be stored ({error}), so each kernel takes longer to compile")
->>>>>>> 5e8b892c3c2d3087b6f568dcdfd7395e6ec5687d
 
 
 def header_folder(compiler: Compiler, runtime: Path, checked: bool) -> Path:
