@@ -50,7 +50,7 @@ def test_a_batch_in_parts(
 def test_nan_is_not_hidden_by_the_maximum(variant: Variant, device: Device) -> None:
     x, w = np.ones((3, 1, 12, 12), np.float32), np.ones((4, 1, 3, 3), np.float32)
     x[1] = np.nan
-    y = conv2d_relu_pool(x, w, variant, device, pool=2)
+    y = conv2d_relu_pool(x, w, variant, device, pool=np.int64(2))  # NumPy's integers are integers, too
     assert np.isnan(y[1]).all()
     assert (y[::2] == 9).all()
 

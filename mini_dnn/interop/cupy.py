@@ -28,6 +28,7 @@ from mini_dnn.running.execute import argument, no_buffer
 from mini_dnn.running.prepared import ALIGNMENT
 from mini_dnn.variant import Variant, find
 from mini_dnn.variant.plan import Argument, Code, CopyToSymbol, Gemm, Images, Launch, Step
+from mini_dnn.variant.planned import arch_needed
 from mini_dnn.variant.tensor_map import TensorMap
 
 SHARED_BYTES = 48 * 1024  # a larger size must be requested for each kernel
@@ -53,7 +54,7 @@ class Loaded:
     VariantError
         The variant runs on the host, refuses the problem, or needs launches that CuPy does not support.
     DeviceError
-        There is no nvcc, the GPU is too old, or its memory is too small.
+        There is no nvcc, the GPU lacks instructions, or its memory is too small.
     """
 
     def __init__(self, variant: Variant, problem: Any) -> None:
@@ -61,8 +62,8 @@ class Loaded:
             raise VariantError(f"{variant.name} runs on the host; use a variant with kernels")
         gpu = cupy.cuda.Device()
         self._gpu, arch = gpu.id, int(gpu.compute_capability)
-        if arch < variant.min_arch:
-            raise DeviceError(f"{variant.name} needs sm_{variant.min_arch}; this GPU is sm_{arch}")
+        if needed := arch_needed(variant.min_arch, [variant.source], arch):
+            raise DeviceError(f"{variant.name} needs a GPU of {needed}; this one is sm_{arch}")
         self.planned = variant.planned(problem, gpu.attributes["MaxSharedMemoryPerBlockOptin"])
         if not self.planned.fits(gpu.mem_info[0] + cupy.get_default_memory_pool().free_bytes(), True):
             raise DeviceError(

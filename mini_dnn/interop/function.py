@@ -178,7 +178,7 @@ class Function:
 
         The last ``results`` of the arrays are those that the call writes.
         """
-        self._signature.check(self.__name__, fields)
+        fields = self._signature.checked(self.__name__, fields)
         gpu, stream, flat, _, _ = seen
         metas = [
             (tuple(shape), kind.dtype(dtype)) for shape, dtype in zip(flat[::2], flat[1::2], strict=True)
@@ -247,7 +247,7 @@ class Function:
                 options["out"] = word_of(results[0].dtype.name)
         known = ("impl", "device", *self._signature.optional)
         fields = {name: value for name, value in options.items() if name not in known}
-        self._signature.check(self.__name__, fields)
+        options |= self._signature.checked(self.__name__, fields)
         if options.get("impl") is not None:
             check_impl(options["impl"])
         try:

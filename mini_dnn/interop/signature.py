@@ -84,8 +84,8 @@ class Signature:
         ]
         return inspect.Signature([*place, *many, *named])
 
-    def check(self, operation: str, given: Mapping[str, Any]) -> None:
-        """Check the fields that a call passes.
+    def checked(self, operation: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields that a call passes, as Python's own numbers: the sizes of launches depend on them.
 
         Raises
         ------
@@ -106,6 +106,9 @@ class Signature:
         for name, field in self.fields.items():
             if field.default is Parameter.empty and name not in given:
                 raise UsageError(f"{operation} needs {name}=, {TYPES[field.type][1]}")
+        return {
+            name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()
+        }
 
     def _unknown(self, operation: str, name: str) -> str:
         """The message about an argument that the operation does not have."""

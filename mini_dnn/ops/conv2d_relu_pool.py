@@ -50,8 +50,8 @@ def arrays_of(x: np.ndarray, w: np.ndarray, *, pool: int) -> tuple[ConvPoolShape
     w
         Filters, (M, C, R, S) float32.
     pool
-        Rows and columns of a window of the pool. With P = H - R + 1 and Q = W - S + 1, the output is
-        (N, M, ceil(P / pool), ceil(Q / pool)) float32.
+        Rows and columns of a window of the pool. The default variant supports 1, 2 and 4. With P = H - R + 1
+        and Q = W - S + 1, the output is (N, M, ceil(P / pool), ceil(Q / pool)) float32.
 
     Raises
     ------

@@ -147,7 +147,8 @@ class Operation:
     cure
         Advice for a wrong result: the formula to compare with. Without it, the advice names `answer`.
     default
-        The variant that is used if none is named. It supports every problem.
+        The variant that is used if none is named. It supports every problem that any of the preferred ones
+        supports.
     preferred
         Variants that are used instead if they support the problem and the device can run them, the best
         first.

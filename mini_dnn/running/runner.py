@@ -19,6 +19,7 @@ from mini_dnn.running.parts import cut, empty_outputs, entries, largest_part
 from mini_dnn.running.spans import Span
 from mini_dnn.running.timing import NO_TIMING, NOT_TIMED, Timed, Timing, time_kernels, time_on_host, time_op
 from mini_dnn.variant import Planned, Variant
+from mini_dnn.variant.planned import arch_needed
 
 OVERLAPPED_RUNS = 5  # runs; the layer time is their median
 
@@ -213,15 +214,16 @@ def check_runnable(variant: Variant | Planned, device: Device) -> None:
         raise DeviceError(
             f"{variant.name} needs a GPU: {variant.needs_gpu}. On the emulator, use another variant"
         )
-    if device.arch < variant.min_arch:
+    called = [code.source for code in variant.codes] if isinstance(variant, Planned) else []
+    if needed := arch_needed(variant.min_arch, [variant.source, *called], device.arch):
         raise DeviceError(
-            f"{variant.name} needs a GPU of sm_{variant.min_arch} or newer; this one is sm_{device.arch}. "
-            "Use another variant, or --device emulator"
+            f"{variant.name} needs a GPU of {needed}; this one is sm_{device.arch}. Use another variant, or "
+            "--device emulator"
         )
 
 
-def runs_on(variant: Variant, device: Device) -> bool:
-    """Whether a device can run a variant at all."""
+def runs_on(variant: Variant | Planned, device: Device) -> bool:
+    """Whether a device can run a variant at all, or with a plan also the variants that it calls."""
     try:
         check_runnable(variant, device)
     except DeviceError:

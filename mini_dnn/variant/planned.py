@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,9 +13,13 @@ from typing import Any
 import numpy as np
 
 from mini_dnn.device.base import GRID_LIMIT
+from mini_dnn.device.sources import read_source, source_files
 from mini_dnn.errors import VariantError
 from mini_dnn.ops import Array
 from mini_dnn.variant.plan import Code, CopyIn, CopyOut, Launch, Step, TensorMap, WrittenStep
+
+HOPPER = 90  # compute capability times ten; its architecture sm_90a has instructions that no other GPU has
+HOPPER_ALONE = re.compile(r"\bptx::(wgmma|setmaxnreg)_")
 
 
 @dataclass(frozen=True)
@@ -130,6 +135,17 @@ def fault_of_grids(steps: Iterable[WrittenStep]) -> str:
             blocks, most = (" x ".join(f"{size:,}" for size in sizes) for sizes in (launch.grid, GRID_LIMIT))
             return f"{launch.kernel} would have a grid of {blocks} blocks; CUDA allows at most {most}"
     return ""
+
+
+def arch_needed(min_arch: int, sources: Iterable[Path], arch: int) -> str:
+    """The GPUs that a variant with these kernel files needs; empty if ``arch`` is one of them."""
+    if arch < min_arch:
+        return f"sm_{min_arch} or newer"
+    if arch <= HOPPER or min_arch < HOPPER:  # a kernel for older GPUs, too, has another form for those
+        return ""
+    files = (file for source in sources for file in source_files(source))
+    alone = any(HOPPER_ALONE.search(read_source(file)) for file in files)
+    return f"sm_{HOPPER}, the only one with wgmma" if alone else ""
 
 
 def scratch_array(value: Any) -> Array:
