@@ -30,6 +30,9 @@ def test_names_are_unique(tmp_path: Path) -> None:
         named([folders[0], tmp_path / "bob/../ann/project"])
     with pytest.raises(UsageError, match="a submission is a folder"):
         named([tmp_path / "nobody"])
+    (tmp_path / "bob_b").symlink_to(folders[1])
+    (found,) = named([tmp_path / "bob_b"])
+    assert (found.name, found.folder) == ("bob_b", folders[1]), "a link has the name of the student"
     (tmp_path / "ann.zip").touch()
     with pytest.raises(UsageError, match=r"is a file, and a submission is a folder.*unpack it"):
         named([tmp_path / "ann.zip"])

@@ -125,6 +125,12 @@ def test_all_end_with_the_fork_server(server: ForkServer, tmp_path: Path) -> Non
     wait_until(lambda: not processes_of(tmp_path), lambda: processes_of(tmp_path))
     with pytest.raises(Ended):
         process.ask({"head": True})
+    Confined(server, "planner", {"folder": str(tmp_path)}, policy, Limits(1)).close()
+    apart = server.apart
+    os.kill(server._process.pid, signal.SIGKILL)
+    wait_until(lambda: not processes_of(tmp_path), lambda: processes_of(tmp_path))
+    Confined(server, "planner", {"folder": str(tmp_path)}, policy, Limits(1)).close()
+    assert server.apart == apart, "a submission that ends it does not get less isolation for the next one"
 
 
 def processes_of(folder: Path) -> list[str]:

@@ -172,12 +172,13 @@ def named(folders: Sequence[Path]) -> list[Submission]:
     twice = _repeated([str(folder) for folder in resolved])
     if twice:
         raise UsageError(f"{twice[0]} is given twice")
-    names = [_name(folder, 1) for folder in resolved]
-    for depth in range(2, 1 + max(len(folder.parts) for folder in resolved)):
+    shown = [Path(os.path.abspath(folder)) for folder in folders]  # noqa: PTH100 - a link has its own name
+    names = [_name(folder, 1) for folder in shown]
+    for depth in range(2, 1 + max(len(folder.parts) for folder in shown)):
         shared = set(_repeated(names))
         names = [
             _name(folder, depth) if name in shared else name
-            for name, folder in zip(names, resolved, strict=True)
+            for name, folder in zip(names, shown, strict=True)
         ]
     same = _repeated(names)
     if same:

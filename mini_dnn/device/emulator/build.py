@@ -148,15 +148,30 @@ def _compile(source: Path, defines: Defines, compiler: Compiler, runtime: Path, 
         return made.read_bytes()
 
 
-def preprocessed(source: Path, defines: Defines, compiler: Compiler, checked: bool) -> str:
-    """Return a kernel file as the compiler sees it, with line markers.
+def preprocessed(
+    source: Path, defines: Defines, compiler: Compiler, checked: bool, instead: Sequence[str] | None = None
+) -> str:
+    """Return what the compiler sees of a kernel file, with line markers and ``#include`` directives.
+
+    This includes the lines that the build appends to the file.
+
+    Parameters
+    ----------
+    instead
+        Directives in place of the kernel file. Its folder is then not searched for headers.
 
     Raises
     ------
     CompileError
         The file cannot be preprocessed completely.
     """
-    return _preprocess(source, defines, compiler, checked)
+    path = source.resolve()
+    lines, flags = _lines(path, defines), _flags(path, compiler, checked)
+    found = scan(_preprocess(source, lines, compiler, [*flags, "-DEMULATOR_SCAN"]))
+    if instead is not None:
+        lines[-1:], flags = instead, [flag for flag in flags if not flag.startswith("-iquote")]
+    lines += _descriptions(found, checked or compiler.counted)
+    return _preprocess(source, lines, compiler, [*flags, "-dI"])
 
 
 def words_of(source: Path, defines: Defines, compiler: Compiler) -> str:
@@ -167,15 +182,16 @@ def words_of(source: Path, defines: Defines, compiler: Compiler) -> str:
     CompileError
         The file cannot be preprocessed completely.
     """
-    return _preprocess(source, defines, compiler, False, "-DEMULATOR_SCAN", "-DEMULATOR_WORDS")
-
-
-def _preprocess(source: Path, defines: Defines, compiler: Compiler, checked: bool, *options: str) -> str:
     path = source.resolve()
+    flags = [*_flags(path, compiler, checked=False), "-DEMULATOR_SCAN", "-DEMULATOR_WORDS"]
+    return _preprocess(source, _lines(path, defines), compiler, flags)
+
+
+def _preprocess(source: Path, lines: Sequence[str], compiler: Compiler, flags: Sequence[str]) -> str:
     with work() as folder:
         wrapper = folder / "wrapper.cpp"
-        wrapper.write_text("\n".join(_lines(path, defines)) + "\n")
-        done = compiler.run([*_flags(path, compiler, checked), "-E", *options, str(wrapper)])
+        wrapper.write_text("\n".join(lines) + "\n")
+        done = compiler.run([*flags, "-E", str(wrapper)])
         if done.returncode:
             raise CompileError(f"{source} does not compile:\n{explained(done.stderr, wrapper, source)}")
         return done.stdout

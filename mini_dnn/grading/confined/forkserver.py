@@ -103,7 +103,7 @@ class ForkServer:
             self._drop()
             if "end" in message:  # the child died with the fork server
                 return {"status": signal.SIGKILL}
-            self._apart = False  # the second try is without namespaces
+            self._apart = self.apart  # the second try is without namespaces unless they worked before
         raise MiniDnnError(
             "the process that starts submissions ended twice, or did not answer for "
             f"{ANSWER_SECONDS:g} s; the machine may be out of memory"
@@ -176,7 +176,7 @@ def _serve(connection: socket.socket, roles: Any, found: dict[str, bool]) -> Non
             pid = os.fork()
             if pid == 0:
                 connection.close()
-                message["policy"]["own_root"] = found["hides_files"]
+                message["policy"] |= {"own_root": found["hides_files"], "apart": found["apart"]}
                 _child(roles, message, files)
             for file in files:
                 os.close(file)

@@ -6,12 +6,12 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping
+from itertools import zip_longest
 from pathlib import Path
 
 from mini_dnn.device.emulator.build import preprocessed
 from mini_dnn.device.emulator.compiler import Compiler, find_compiler
 from mini_dnn.device.emulator.judged import Judged
-from mini_dnn.device.sources import read_source
 from mini_dnn.errors import CompileError
 from mini_dnn.grading.confined import object_code
 
@@ -51,11 +51,8 @@ UNCHECKED = re.compile(
     r"\bemulator\b(?!\s*::\s*(?:print|fail_assertion)\b)|\b_ZN?K?8emulator\w*"  # behind CUDA's functions
 )
 TEXT = re.compile(r'"(?:[^"\\\n]|\\.)*"')
-# Directives that give lines the name of another file, whose lines are not searched
-DISGUISE = re.compile(
-    r"^(?:\s|/\*.*?\*/)*(?:#|%:)(?:\s|/\*.*?\*/)*(?:line\b|\d)|system_header", re.DOTALL | re.MULTILINE
-)
-MARKER = re.compile(r'# \d+ "(?P<file>(?:[^"\\]|\\.)*)"[ \d]*')
+MARKER = re.compile(r'# \d+ "(?P<file>(?:[^"\\]|\\.)*)"(?P<enters> 1)?[ \d]*')
+INCLUDE = re.compile(r"""#(?:include|include_next|import) (?:<[^>]*>|"[^"]*")""")
 UNDEFINED = re.compile(r" UND +(?P<name>[\w.$]+)")
 
 
@@ -70,20 +67,27 @@ def check_source(source: Path, defines: Mapping[str, int], compiler: Compiler) -
         Such code was found. The message names it.
     """
     folder = source.resolve().parent
-    lines, files = _own(preprocessed(source, defines, compiler, checked=True), folder)
-    if lines != _own(preprocessed(source, defines, compiler, checked=False), folder)[0]:
+    own, others, includes = _split(preprocessed(source, defines, compiler, True), folder)
+    if own != _split(preprocessed(source, defines, compiler, False), folder)[0]:
         raise CompileError(
             "FORBIDDEN: the kernel file is different in checked mode; remove the code that tests "
             "for this mode"
         )
-    text = "\n".join(lines)
+    text = "\n".join(own)
     found = UNCHECKED.search(text if 'R"' in text else TEXT.sub(_without_text, text))
-    for file in files:
-        found = found or DISGUISE.search(read_source(file).replace("\\\n", ""))
     if found:
         raise CompileError(
             f"FORBIDDEN: the kernel file has {found[0]!r}, which would hide code from checked mode"
         )
+    # Macros must not change headers or the lines that the build appends, which the checks trust
+    alone = _split(preprocessed(source, defines, compiler, True, includes), folder)[1]
+    for line, expected in zip_longest(others, alone, fillvalue=""):
+        if line != expected:
+            raise CompileError(
+                "the kernel file changes text of another file, which would hide code from checked mode: "
+                f"{(line or expected).strip()[:200]!r}; include headers before macros are defined, and "
+                "remove #line"
+            )
 
 
 def _without_text(match: re.Match[str]) -> str:
@@ -95,21 +99,29 @@ def _without_text(match: re.Match[str]) -> str:
     return match[0] if re.search(r"\b_{0,2}section(?:__)?\s*\($", before) else '""'
 
 
-def _own(text: str, folder: Path) -> tuple[list[str], list[Path]]:
-    """Return the lines of a preprocessed text that come from files of a folder, and these files."""
-    lines: list[str] = []
-    files: dict[Path, None] = {}
-    own = False
-    for line in text.split("\n"):
+def _split(text: str, folder: Path) -> tuple[list[str], list[str], list[str]]:
+    """Return a preprocessed text's lines from files of a folder, its other lines, and the directives between.
+
+    The directives are those by which files of the folder include others.
+    """
+    own: list[str] = []
+    others: list[str] = []
+    includes: list[str] = []
+    is_own, directive = False, ""
+    for line in filter(None, text.split("\n")):
         marker = MARKER.fullmatch(line)
         if marker:
             if "\\" in marker["file"]:
                 raise CompileError(f"the file {marker['file']} has a name with a backslash; rename it")
-            own = Path(marker["file"]).is_relative_to(folder)
-            files |= {Path(marker["file"]): None} if own else {}
-        elif own:
-            lines.append(line)
-    return lines, list(files)
+            was_own, is_own = is_own, Path(marker["file"]).is_relative_to(folder)
+            if marker["enters"]:
+                includes += [directive] if was_own and not is_own else []
+                directive = ""
+        elif INCLUDE.fullmatch(line):
+            directive = line
+        else:
+            (own if is_own else others).append(line)
+    return own, others, includes
 
 
 def check_library(library: Path, checked: bool = False) -> None:

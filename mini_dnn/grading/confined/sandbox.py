@@ -33,7 +33,7 @@ PACKAGE_RECORDS = ("*.dist-info", "*.egg-info")  # installers leave one of these
 SEARCHED = ("LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH")  # a cluster's modules put their libraries there
 FILES_SHOW = "NO mount namespaces: a submission that guesses a path sees whether a file exists, and its size"
 MAX_OPEN_FILES = 64
-MAX_TASKS = 1024  # processes and threads of a fork server's children: one per core, and those of compilers
+MAX_TASKS = 1024  # processes and threads of one fork server: one per core, and those of compilers
 SET_DEATH_SIGNAL, DROP_BOUND = 1, 24  # prctl
 CAPABILITY_VERSION = 0x20080522
 NEW_PROCESSES, NEW_NETWORK, NEW_IPC = 0x20000000, 0x40000000, 0x08000000
@@ -55,6 +55,8 @@ class Policy:
         The process runs only our own code (the kernels run on a GPU). Nothing is applied.
     own_root
         Whether no other files exist for it; see `can_hide_files`.
+    apart
+        Whether it is in namespaces, where the number of its processes and threads can be limited.
     """
 
     readable: tuple[str, ...] = ()
@@ -65,6 +67,7 @@ class Policy:
     programs: bool = False
     trusted: bool = False
     own_root: bool = False
+    apart: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """The policy as plain values, for a message."""
@@ -143,10 +146,7 @@ def enter_namespaces() -> bool:
 
     Return whether the system allowed it.
     """
-    if not namespaces.enter(NEW_PROCESSES | NEW_NETWORK | NEW_IPC):
-        return False
-    _limit(resource.RLIMIT_NPROC, MAX_TASKS)  # outside a namespace it would count all processes of this user
-    return True
+    return namespaces.enter(NEW_PROCESSES | NEW_NETWORK | NEW_IPC)
 
 
 def can_hide_files() -> bool:
@@ -181,6 +181,8 @@ def confine(policy: Policy) -> None:
     _limit(resource.RLIMIT_CPU, policy.cpu_seconds)
     _limit(resource.RLIMIT_FSIZE, policy.file_bytes)
     _limit(resource.RLIMIT_CORE, 0)
+    if policy.apart:  # outside a namespace, all processes of this user would count
+        _limit(resource.RLIMIT_NPROC, MAX_TASKS)  # not for the fork server, which must be able to go on
     _limit(resource.RLIMIT_NOFILE, MAX_OPEN_FILES)
     isolation = Isolation()
     if isolation.landlock:
