@@ -3,6 +3,8 @@
 CURES = {
     "out-of-bounds": "check the index; if it is right, guard the access with the bounds of the array "
     "(if (p < P && q < Q) ...), or make the array large enough for the largest index, including the halo",
+    "shared": "check the index; if it is right, make the array large enough for the largest index, including "
+    "the halo; an extern __shared__ array has the bytes that the launch gives as shared_bytes, 4 for each float",
     "32 bits": "compute the index in 64 bits (make one of its factors a long long): plus 2^32, it would be "
     "in the array, so a product of ints has probably exceeded 2^31",
     "race": "put a __syncthreads() between the two accesses: after a tile is filled and before it is read, "
