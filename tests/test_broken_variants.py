@@ -82,10 +82,10 @@ def test_broken_functions_on_the_command_line(
     ("given", "message"),
     [
         ('"refuses": lambda s: s.R != s.S', "refuses returned False; expected the limit in words"),
-        ('"plan": lambda s: [Launch("conv", 5, (1,), ())]', "grid 5; it must be integers"),
+        ('"plan": lambda s: [Launch("conv", 5, (1,), ())]', "grid 5; it must be a tuple of integers: (256,)"),
         (
             '"plan": lambda s: [Launch("conv", (1,), (True, 0.5), ())]',
-            "block (True, 0.5); it must be integers",
+            "block (True, 0.5); it must be a tuple of integers",
         ),
         ('"plan": lambda s: [Launch("conv", (1,), (1,), 5)]', "args 5; it must be a tuple of arguments"),
         ('"plan": lambda s: [Launch(5, (1,), (1,), ())]', "kernel 5; it must be a name in quotes"),

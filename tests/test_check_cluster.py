@@ -134,6 +134,7 @@ def test_beyond_an_array_of_another_block(kernels: Kernels) -> None:
     found = finding(kernels, "too_far", 2, np.zeros(2, INT))
     assert found.kind == "out-of-bounds"
     assert "box[64]: outside shared array box 64, element 64 of 64" in found.what
+    assert "shared_bytes" in found.cure
 
 
 def test_no_pointer_into_shared_memory(kernels: Kernels) -> None:

@@ -132,6 +132,8 @@ def test_null_pointer_and_division_by_zero(kernels: Kernels) -> None:
     y = np.arange(10, dtype=INT)
     with pytest.raises(LaunchError, match=r"thread \(4, 0, 0\) .* divided an integer by zero"):
         kernels("divide", (1,), (10,), y, INT(4))
+    with pytest.raises(LaunchError, match=r"thread \(0, 0, 0\) .* C\+\+ does not define, such as a division"):
+        kernels("divide_by_constant", (1,), (1,), y)
 
 
 @pytest.mark.parametrize("barrier", [0, 1])

@@ -68,6 +68,7 @@ def test_findings_and_errors_are_logged_and_wrong_use_is_not(log: Path, tmp_path
     (failed,) = read(log).entries
     assert not failed.ok
     assert "nonsense" in failed.verdict
+    assert failed.expected == "", "the copied header is about the parent"
 
 
 def test_the_environment_names_a_log(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         description="Run a variant on the emulator in checked mode, or on a GPU under Compute Sanitizer, at "
         "irregular shapes. It finds accesses out of bounds, races, divergent barriers, uninitialised reads, "
         "invalid launches, unwritten outputs and wrong results. Exit status: 0 clean; 1 findings, or too few "
-        "shapes were run for a verdict; 2 usage error.",
+        "shapes were run for a verdict; 2 error, such as wrong use.",
     )
     add_variant(parser)
     parser.add_argument(

@@ -7,16 +7,16 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 from mini_dnn.device.sources import read_source
-from mini_dnn.errors import MiniDnnError, UsageError
+from mini_dnn.errors import MiniDnnError, UsageError, VariantError
 from mini_dnn.measuring.bench import code_of
 from mini_dnn.measuring.work_log import Entry, Tried, append, check_log
-from mini_dnn.variant import Variant, exercise
+from mini_dnn.variant import Variant, exercise, find
 from mini_dnn.variant.header import sections
 from mini_dnn.variant.scaffold import IDEA
 
@@ -149,9 +149,18 @@ def _append(
 
 
 def _gain(variant: Variant) -> str:
-    """The gain that the kernel's header expects, or an empty string."""
-    if variant.host is not None:
+    """The gain that the author of the kernel expects, or an empty string.
+
+    A new variant has the header of its parent at first, which says nothing about the new one.
+    """
+    gain = _gain_in_header(variant)
+    if exercise.is_question("Gain", gain):
         return ""
-    text = read_source(variant.source)
-    gain = sections(text).get("Gain", "")
-    return "" if exercise.is_question("Gain", gain) else gain
+    with suppress(VariantError):  # the parent may be missing
+        if variant.parent and gain == _gain_in_header(find(variant.parent)):
+            return ""
+    return gain
+
+
+def _gain_in_header(variant: Variant) -> str:
+    return "" if variant.host else sections(read_source(variant.source)).get("Gain", "")

@@ -3,6 +3,8 @@
 CURES = {
     "out-of-bounds": "check the index; if it is right, guard the access with the bounds of the array "
     "(if (p < P && q < Q) ...), or make the array large enough for the largest index, including the halo",
+    "shared": "check the index; if it is right, make the array large enough for the largest index, including "
+    "the halo; an extern __shared__ array has as many bytes as the launch gives it in shared_bytes",
     "32 bits": "compute the index in 64 bits (make one of its factors a long long): plus 2^32, it would be "
     "in the array, so a product of ints has probably exceeded 2^31",
     "race": "put a __syncthreads() between the two accesses: after a tile is filled and before it is read, "
@@ -63,7 +65,7 @@ CURES = {
     "use a function such as __float2int_rz(x), whose result is also defined for these numbers and for NaN",
     "shift": "C++ does not define a shift by a negative number, or by as many bits as the type has, or more: "
     "treat these numbers separately, or use a type with more bits",
-    "fault": "check how the index or pointer on this line is computed",
+    "fault": "check how the index, pointer or value on this line is computed",
 }
 
 STACK = {

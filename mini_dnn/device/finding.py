@@ -200,7 +200,8 @@ def _out_of_bounds(f: Fault) -> Finding:
     where = f"{-flat} elements before its start" if flat < 0 else f"element {flat} of {count}"
     what = f"{verb} of {index}: outside {f.array}, {where}"
     wrapped = flat < 0 <= flat + (1 << 32) < count
-    return Finding(f.kind, what, f.kernel, f.own, index, cure=CURES["32 bits" if wrapped else f.kind])
+    cure = "32 bits" if wrapped else "shared" if f.array.memory == "shared" else f.kind
+    return Finding(f.kind, what, f.kernel, f.own, index, cure=CURES[cure])
 
 
 def _race(f: Fault) -> Finding:

@@ -47,7 +47,7 @@ def _expected(name: str, value: Any) -> str:
     match name:
         case "grid" | "block":
             fits = isinstance(value, tuple | list) and all(map(_is_whole, value))
-            words = "integers: (a // b, c) or (ceil_div(a, b), c)"
+            words = "a tuple of integers: (256,) or (ceil_div(a, b), c)"
         case "cluster":
             given = value if isinstance(value, tuple) else (value,)
             fits = 1 <= len(given) <= 3 and all(map(_is_whole, given))

@@ -1,5 +1,5 @@
-// Variables of a thread whose address a function is given that is not compiled into the kernel: a recursion, or one
-// with an attribute that the emulator does not know.
+// Ends that a kernel must not reach. Before that, variables of a thread whose address a function is given that is not
+// compiled into the kernel: a recursion, or one with an attribute that the emulator does not know.
 
 __device__ void fill(float* values, int from, int to, int depth) {
   if (depth > 0) {
@@ -128,4 +128,18 @@ extern "C" __global__ void reaches_what_it_should_not(float* x, float* y, float*
     default:
       __builtin_unreachable();  // expect: fault
   }
+}
+
+// launch: 1, 32
+extern "C" __global__ void asserts_what_is_wrong(float* x, float* y, float* part, int* flags) {
+  const float value = x[threadIdx.x];
+  assert(value < 20);  // expect: fault
+  y[threadIdx.x] = value;
+}
+
+// launch: 1, 32
+extern "C" __global__ void traps(float* x, float* y, float* part, int* flags) {
+  const float value = x[threadIdx.x];
+  if (value >= 20) __trap();  // expect: fault
+  y[threadIdx.x] = value;
 }

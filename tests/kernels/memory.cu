@@ -1,5 +1,4 @@
 // Kinds of memory, atomics, printing, and kernels that go wrong.
-#include <assert.h>
 #include <cuda_fp16.h>
 
 __constant__ float weights[8];
@@ -60,6 +59,7 @@ extern "C" __global__ void check(const int* x) { assert(x[threadIdx.x] >= 0); }
 
 extern "C" __global__ void store(float* y, long long i) { y[i + threadIdx.x] = 1.f; }
 extern "C" __global__ void load_null(float* y) { y[0] = *(volatile float*)nullptr; }
+extern "C" __global__ void divide_by_constant(int* y) { y[0] /= int(threadIdx.x) / (8 / 32); }
 extern "C" __global__ void divide(int* y, int by) { y[threadIdx.x] = 7 / (y[threadIdx.x] - by); }
 
 __device__ __noinline__ int recurse(volatile int* x, int depth) {

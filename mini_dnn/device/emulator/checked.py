@@ -24,7 +24,7 @@ from mini_dnn.device.emulator.checked_finding import FailedLaunch, with_places
 from mini_dnn.device.emulator.checked_interface import CFinding, CSharedArray, CTarget
 from mini_dnn.device.emulator.declarations import read_only_and_not
 from mini_dnn.device.emulator.emulator import EmulatorDevice, EmulatorModule
-from mini_dnn.device.emulator.explain import explain_endless, explain_warp
+from mini_dnn.device.emulator.explain import explain_endless, explain_warp, places_in
 from mini_dnn.device.emulator.explain_async import explain_wait
 from mini_dnn.device.emulator.judged import Judged
 from mini_dnn.device.emulator.memory import EmulatorBuffer
@@ -281,8 +281,10 @@ class CheckedEmulator(EmulatorDevice):
             pc = failure.pc - self._base(module) + 1  # one byte further, like return addresses
             in_kernel = 0 < pc <= self._symbols[module.path].data[0]
             (own,) = source_lines(module.path, [pc if in_kernel else found.own.pc])
-            text = str(super()._failed(what, failure, module, kernel)).removeprefix(f"{what}: ")
-            me = replace(me, place=Place.at(module.source, *own))
+            if kind != FailureKind.KERNEL:
+                text = str(super()._failed(what, failure, module, kernel)).removeprefix(f"{what}: ")
+            at = [*places_in([text], module.source), Place.at(module.source, *own)]  # an assertion names it
+            me = replace(me, place=at[0])
             return KernelError(Finding("fault", text, kernel, me, cure=CURES["fault"]))
         symbols, buffer_at = self._symbols[module.path], self._memory.at
         failed = FailedLaunch(module, kernel, symbols, self._launch, buffer_at, self._variables, self.axes)

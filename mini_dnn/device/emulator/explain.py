@@ -19,13 +19,13 @@ ABSENT = re.compile(r"(?P<call>\S+) \S+ for the lanes of mask (?P<mask>\w+); abs
 def explain_stuck(text: str, source: Path, kernel: str, me: Party) -> Finding:
     """Return the finding for a block whose threads wait at different places, or do not wait at all."""
     waits = _waits(text)
-    places = _places(waits, source)
+    places = places_in(waits, source)
     own = Party(places[0] if places else None, me.block, ())
     other = Party(places[1], me.block, ()) if len(places) > 1 else None
     found = [match for line in waits if (match := ABSENT.search(line))]
     if found:  # in a branch, a shuffle is more likely than __syncwarp, at which all lanes arrive
         absent = min(found, key=lambda match: match["call"] == "__syncwarp")
-        own = replace(own, place=next(iter(_places([absent[0]], source)), None))
+        own = replace(own, place=next(iter(places_in([absent[0]], source)), None))
         other = next((Party(p, me.block, ()) for p in places if p != own.place), None)
         what = (
             f"{absent['call']} waits for all lanes of its mask {absent['mask']}, "
@@ -39,7 +39,7 @@ def explain_stuck(text: str, source: Path, kernel: str, me: Party) -> Finding:
 
 def explain_warp(text: str, source: Path, kernel: str, me: Party) -> Finding:
     """Return the finding for a warp function that lanes call wrongly. The text says how."""
-    places = _places([text], source)
+    places = places_in([text], source)
     what = STUCK_PLACE.sub("", text, count=1).replace("  ", " ")
     cures = {"wgmma": "product", "setmaxnreg": "registers"}
     cure = next((cures[word] for word in cures if what.startswith(word)), "warp-mask")
@@ -51,7 +51,7 @@ def explain_warp(text: str, source: Path, kernel: str, me: Party) -> Finding:
 def explain_endless(what: str, text: str, source: Path, kernel: str, me: Party) -> Finding:
     """Return the finding for a block that does not end. The text says where its threads are."""
     waits = _waits(text)
-    runs = _places([line for line in waits if RUNS.search(line)], source) or _places(waits, source)
+    runs = places_in([line for line in waits if RUNS.search(line)], source) or places_in(waits, source)
     own = replace(me, place=runs[0] if runs else None)
     what = f"a block {what} and did not finish: an endless loop, or threads that wait for each other"
     return Finding("endless", what, kernel, own, cure=CURES["endless"], notes=waits)
@@ -74,7 +74,8 @@ def _who(numbers: str, where: str) -> str:
     return f"threads {numbers} {where}"
 
 
-def _places(lines: Iterable[str], source: Path) -> list[Place]:
+def places_in(lines: Iterable[str], source: Path) -> list[Place]:
+    """The lines of the kernel's files that a text names in brackets: ``(kernel.cu:12)``."""
     matches = (match for line in lines for match in STUCK_PLACE.finditer(line))
     found = (Place.at(source, match[1], int(match[2])) for match in matches)
     return [place for place in found if place]

@@ -33,7 +33,7 @@ OPEN_BRACE = re.compile(r"error: expected '}'")
 def explained(messages: str, wrapper: Path, source: Path) -> str:
     """Return the compiler's messages without the wrapper, with the file name that the user gave."""
     name = re.escape(str(wrapper))
-    text = re.sub(rf"In file included from {name}:\d+:\n", "", messages)
+    text = re.sub(rf"In file included from {name}:\d+:\n|cc1plus: note: disable pass .*\n", "", messages)
     text = re.sub(rf",\n +from {name}:\d+:", ":", text)
     text = _without(wrapper, text, source)
     text = text.replace(str(source.resolve()), str(source)).strip()

@@ -22,6 +22,8 @@
 #include "emulator/ptx.h"
 #include "emulator/ptx_cluster.h"
 #include "emulator/launch.h"
+
+#include "assert.h"  // so does nvcc; last, because a header of the system may define another assert
 // __attribute__((noinline)), like __noinline__, would keep a function out of its kernel: see `_descriptions` in
 // build.py
 #define noinline __unused__

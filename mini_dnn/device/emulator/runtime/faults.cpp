@@ -1,5 +1,6 @@
 // Invalid pointers, division by zero and stack overflow in a kernel end the launch, but not the process.
 #include <csignal>
+#include <cstring>
 #include <sys/mman.h>
 
 #include <ucontext.h>
@@ -18,13 +19,18 @@ namespace emulator {
 
 namespace {
 
-constexpr int FAULTS[] = {SIGSEGV, SIGBUS, SIGFPE, SIGTRAP};
-constexpr int COUNT = 3 + CHECKED;  // SIGTRAP is only used in checked mode
-struct sigaction before[4];
+// g++ puts an instruction that raises SIGILL (x86-64) or SIGTRAP where the behaviour of the code is undefined
+constexpr int FAULTS[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP};
+constexpr int COUNT = sizeof FAULTS / sizeof *FAULTS;
+struct sigaction before[COUNT];
 
 FailureKind kind_of(Worker& w, int signal, const siginfo_t& info) {
   if (info.si_code == SI_TKILL) return FailureKind::cancelled;  // pool.cpp: a launch that cannot be waited for
   if (signal == SIGFPE) return FailureKind::division;
+  if (signal == SIGILL || signal == SIGTRAP) {
+    strcpy(w.failure.text, "reached code whose behaviour C++ does not define, such as a division by a constant 0");
+    return FailureKind::kernel;
+  }
   return stack_overflowed(w, info.si_addr) ? FailureKind::stack_overflow : FailureKind::fault;
 }
 

@@ -108,7 +108,7 @@ Pool& the_pool() {
 void grow(Pool& pool, int workers) {
   sigset_t all, before;  // signals of the process (Ctrl-C) are for the host's threads
   sigfillset(&all);
-  for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGTRAP, SIGURG}) sigdelset(&all, signal);
+  for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGURG}) sigdelset(&all, signal);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
     while (int(pool.threads.size()) < workers) {

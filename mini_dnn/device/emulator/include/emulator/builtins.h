@@ -22,7 +22,9 @@ inline void __threadfence_block() {
 inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline void __nanosleep(unsigned) { emulator::yield(); }
-[[noreturn]] inline void __trap() { emulator::fail("__trap() was called"); }
+[[noreturn]] inline void __trap(const char* file = __builtin_FILE(), unsigned line = __builtin_LINE()) {
+  emulator::fail("__trap() was called (%s:%u)", file, line);
+}
 inline void __brkpt() {}
 
 template <class T>
