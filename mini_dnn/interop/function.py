@@ -149,21 +149,23 @@ class Function:
         The remaining ``options`` are fields of the problem.
         """
         impl, out = options.pop("impl", None), options.pop("out", None)
-        if "device" in options:
-            check_device(options.pop("device"))
-        for name in self._signature.optional:
-            if (array := options.pop(name, None)) is not None:
-                arrays, names = (*arrays, array), (*names, name)
-        results: tuple[Any, ...] = ()
+        if options:
+            if "device" in options:
+                check_device(options.pop("device"))
+            for name in self._signature.optional:
+                if (array := options.pop(name, None)) is not None:
+                    arrays, names = (*arrays, array), (*names, name)
+            for name, value in options.items():
+                # Other objects may change without notice, because they stay the same objects.
+                if not isinstance(value, PLAIN):
+                    raise ShapeError(f"{name} is {describe(value)}; expected a Python number or string")
+        if out is None:
+            return arrays, names, impl, ()
         if isinstance(out, str):
             options["out"] = out
-        elif out is not None:
-            results = out if isinstance(out, tuple) else (out,)
-        for name, value in options.items():
-            # Other objects may change without notice, because they stay the same objects.
-            if not isinstance(value, PLAIN):
-                raise ShapeError(f"{name} is {describe(value)}; expected a Python number or string")
-        return (*arrays, *results), (*names, *("out" for _ in results)), impl, results
+            return arrays, names, impl, ()
+        results = out if isinstance(out, tuple) else (out,)
+        return arrays + results, names + ("out",) * len(results), impl, results
 
     def _prepare(
         self,

@@ -99,9 +99,13 @@ def check_apart(names: Sequence[str], addresses: Sequence[int], nbytes: Sequence
     """Refuse results that overlap an input or each other."""
     count = len(names) - results
     for which in range(count, len(names)):
-        out, size = addresses[which], nbytes[which]
-        for name, at, length in zip(names[:which], addresses, nbytes, strict=False):
-            if at < out + size and out < at + length:
-                if name == names[which]:
+        out = addresses[which]
+        end = out + nbytes[which]
+        for other in range(which):
+            at = addresses[other]
+            if at < end and out < at + nbytes[other]:
+                if other >= count:
                     raise ShapeError(OVERLAPPING)
-                raise ShapeError(f"out= overlaps {name}, which is read at the same time; pass another array")
+                raise ShapeError(
+                    f"out= overlaps {names[other]}, which is read at the same time; pass another array"
+                )
