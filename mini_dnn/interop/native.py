@@ -90,12 +90,14 @@ class Torch:
 
     def lies_on_gpu(self, array: Any) -> bool:
         """Whether it is a CUDA tensor."""
-        if not (array.is_cuda or array.is_cpu):
+        if array.is_cuda:
+            return True
+        if not array.is_cpu:
             raise ShapeError(
                 f"a tensor is on the device '{array.device}'; expected an NVIDIA GPU or host memory: pass "
                 "x.cuda() or x.cpu()"
             )
-        return bool(array.is_cuda)
+        return False
 
     def gather(self, names: Sequence[str], arrays: Sequence[Any]) -> Gathered:
         """See `Kind`."""
