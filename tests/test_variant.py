@@ -168,7 +168,7 @@ def test_broken_variants_say_where(tmp_path: Path, text: str, message: str) -> N
         ("pass", r"plan returns None; it must return a list of steps"),
         ("return Launch('conv', (s.N,), (32,), ())", r"plan returns Launch\(.*must return a list of steps"),
         ("return ['conv']", r"plan returns 'conv', which is not a step"),
-        ("return [Launch('conv', (s.N / 2,), (32,), ())]", r"grid \(1\.0,\).*must be integers"),
+        ("return [Launch('conv', (s.N / 2,), (32,), ())]", r"grid \(1\.0,\); it must be a tuple of integers"),
     ],
 )
 def test_broken_plans_say_where(tmp_path: Path, body: str, message: str) -> None:
