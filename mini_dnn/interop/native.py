@@ -127,9 +127,9 @@ class Torch:
         """See `Kind`."""
         torch = self._torch
         device = torch.device("cuda", site.gpu)
-        # One element in the place of all: PyTorch is faster if the type and the device are those of a tensor
-        like = torch.empty((), dtype=getattr(torch, dtype), device=device).expand(shape)
-        return partial(torch.empty_like, like, memory_format=torch.contiguous_format)
+        # PyTorch is faster if the type and the device are those of a tensor. This one has no memory
+        like = torch.empty(0, dtype=getattr(torch, dtype), device=device)
+        return partial(like.new_empty, shape)
 
     def address(self, array: Any) -> int:
         """See `Kind`."""
