@@ -170,7 +170,7 @@ class Libraries:
             Tensor=Tensor,
             device=lambda kind, index: f"{kind}:{index}",
             is_grad_enabled=lambda: self.tracks_gradients,
-            empty=lambda shape, dtype, device: self._made(Tensor, shape, str(dtype)[6:], int(device[5:])),
+            empty=self._empty_tensor,
             cuda=SimpleNamespace(current_stream=lambda gpu: SimpleNamespace(cuda_stream=self.stream)),
             _C=SimpleNamespace(),
             autograd=SimpleNamespace(graph=SimpleNamespace(increment_version=self.written.append)),
@@ -189,6 +189,11 @@ class Libraries:
     def _made(self, kind: Any, shape: Any, dtype: Any, gpu: int) -> Any:
         self.made.append(kind(fresh(shape, dtype), gpu))
         return self.made[-1]
+
+    def _empty_tensor(self, shape: Any, dtype: Any, device: str) -> Any:
+        assert shape == 0, "only its type and its GPU are used"
+        name, gpu = str(dtype)[6:], int(device[5:])
+        return SimpleNamespace(new_empty=lambda shape: self._made(Tensor, shape, name, gpu))
 
     def _empty(self, shape: Any, dtype: Any) -> Any:
         if np.dtype(dtype).name == "bfloat16":

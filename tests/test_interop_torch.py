@@ -38,7 +38,7 @@ def test_signatures() -> None:
     assert front.schema_of(ops.find("lenet")) == '(Tensor images, Tensor[] weights, *, str impl="") -> Tensor'
     gemm = front.schema_of(ops.find("gemm"))
     assert gemm.startswith('(Tensor a, Tensor b, Tensor? c0=None, *, str out="fp32", str layout="nn", float')
-    assert gemm.endswith('alpha=1.0, float? beta=None, str impl="") -> Tensor')
+    assert gemm.endswith('alpha=1.0, float? beta=None, str constant="", str impl="") -> Tensor')
 
 
 @pytest.mark.parametrize("name", ops.names())
