@@ -13,7 +13,7 @@ import pytest
 
 # A sample has one of so many cases of a test, at least one, and one of so many exhaustive tests and cases
 CASES = 6
-EXHAUSTIVE = 12
+EXHAUSTIVE = 16
 
 
 def sample(items: Sequence[pytest.Item], seed: str) -> list[pytest.Item]:

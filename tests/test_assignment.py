@@ -76,6 +76,7 @@ def test_the_final_kernel_goes_with_the_last_milestone() -> None:
     assert "all at 80 ms or less, none at 200 ms or more" in texts["m3"]
 
 
+@pytest.mark.exhaustive
 def test_pdf_has_the_page() -> None:
     pytest.importorskip("fpdf")
     plain = as_pdf("# A title\n\nText with `code` and **bold − ≤ ×**.\n", "A title")

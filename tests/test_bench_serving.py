@@ -113,6 +113,7 @@ def test_growth(serving: ServingBench, device: Clocked) -> None:
     assert device.flushes == 18
 
 
+@pytest.mark.exhaustive
 def test_throughput(
     serving: ServingBench, program: Program, device: Clocked, monkeypatch: pytest.MonkeyPatch
 ) -> None:

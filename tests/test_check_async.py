@@ -117,6 +117,7 @@ def test_nothing_where_mbarriers_order_threads(kernels: Kernels) -> None:
     assert (order == np.arange(3)).all()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", sampled(["layers/custom", "m3/fp32_split"], one_of=2))
 def test_kernels_of_the_course_that_use_them(name: str) -> None:
     """Shapes whose rows are multiples of 16 bytes, with full and partial bands."""

@@ -45,6 +45,7 @@ def test_only_what_the_copy_engine_may_write_is_filled_for_initcheck(
 
 
 class TestVerb:
+    @pytest.mark.exhaustive
     def test_out_of_bounds(
         self, install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -120,6 +121,7 @@ class TestVerb:
         assert check("--impl", "m1") == 0
         assert "note: " not in capsys.readouterr().out
 
+    @pytest.mark.exhaustive
     @pytest.mark.parametrize(
         ("limit", "status", "told"),
         [

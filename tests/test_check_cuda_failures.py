@@ -47,6 +47,7 @@ class TestVerb:
         assert "took more than 0.5 s, although its kernels may take only 60; try again when" in told.err
         assert "endless" not in told.out + told.err
 
+    @pytest.mark.exhaustive
     @pytest.mark.parametrize(("alone", "status"), [(True, 0), (False, 2)])
     def test_problems_that_take_too_long_together(
         self,

@@ -130,6 +130,7 @@ def arrays_after(device: EmulatorDevice, case: Case) -> list[np.ndarray]:
     return rest
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("workers", [1, 2])
 def test_in_the_fast_mode(workers: int, device: CheckedEmulator) -> None:
     """Kernels that wait come to an end, and results are those of checked mode."""

@@ -87,6 +87,7 @@ def test_what_is_no_variant(compact: object) -> None:
         planned(wrong, LAYERS["conv2"], LARGE)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_check_takes_what_the_named_gpu_would(name: str) -> None:
     """Checked mode, at a shape that needs more than the 64 KB of sm_75."""

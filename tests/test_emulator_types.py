@@ -86,6 +86,7 @@ def test_the_types_of_cuda_are_accepted(emulator: EmulatorDevice, tmp_path: Path
     emulator.compile(tmp_path / "kernel.cu", {})
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(find_nvcc() is None, reason="no nvcc: the CUDA toolkit is not installed")
 def test_nvcc_refuses_the_same(tmp_path: Path) -> None:
     """A line for each statement; nvcc names the lines of those that it refuses."""

@@ -38,6 +38,7 @@ def test_rows_that_are_split_late_and_longer_than_a_warp_loads_at_once(quick_emu
     assert solved(V13, problem, quick_emulator).ok
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("few")
 def test_no_finding_where_rows_are_split_late() -> None:
     problem = GemmShape(130, 200, 20, "fp32")

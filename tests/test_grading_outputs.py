@@ -259,6 +259,7 @@ def test_a_rubric_without_points_scores_all_or_nothing() -> None:
     assert strict(of_student(failed, "prairielearn.json"))["score"] == 0
 
 
+@pytest.mark.exhaustive
 def test_big_results_fit_the_services(tmp_path: Path) -> None:
     long = "first wrong element\n" + "\U0001f600" * 20_000
     big = grade(checks=tuple(Check(f"check {at}", "failed", 0, 1, long) for at in range(40)))
@@ -271,6 +272,7 @@ def test_big_results_fit_the_services(tmp_path: Path) -> None:
     assert len(results["tests"]) == 40
 
 
+@pytest.mark.exhaustive
 def test_results_of_very_many_checks_become_one(tmp_path: Path) -> None:
     many = grade(checks=tuple(Check(f"{at} " + "x" * 150, "passed", 1, 1, "y" * 300) for at in range(2_000)))
     results = classroom(many, tmp_path)

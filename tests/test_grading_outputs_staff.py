@@ -30,6 +30,7 @@ def test_leaderboard_has_its_fields(grade: Grade) -> None:
             matches(place, PLACE)
 
 
+@pytest.mark.exhaustive
 @slow
 @given(st.lists(samples.grades, max_size=4, unique_by=lambda grade: grade.submission))
 def test_a_leaderboard_holds_no_markup_of_a_submission(grades: list[Grade]) -> None:

@@ -45,6 +45,7 @@ def test_every_tile_does_every_shape(problem: LinearShape, tile: Any, device: De
     assert result.ok, str(result)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("tile", [TILES[0]], indirect=True, ids=str)
 def test_blocks_that_share_lines_are_clean(tile: Any) -> None:
     assert check(V1, [LinearShape(1, 200, 200, 136, "none", "full", False, True)], schedules=["random"]).clean

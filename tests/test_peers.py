@@ -74,6 +74,7 @@ def session() -> Session:
     return Session({"versions": {}}, None)
 
 
+@pytest.mark.exhaustive
 def test_ours_are_checked_and_timed(subjects: list[Subject], session: Session, emulator: Device) -> None:
     variants = peers_ours.variants(["m1", "layers/fused"])
     for case in peers_ours.cases(variants, subjects, emulator):
@@ -211,6 +212,7 @@ def test_nothing_in_checked_mode(rng: np.random.Generator) -> None:
         assert not prepared.result().any()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(find_nvcc() is None, reason="no nvcc: the CUDA toolkit is not installed")
 def test_floors_compile() -> None:
     for lag in {cut.lag for cut in CUTS}:

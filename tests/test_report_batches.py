@@ -187,6 +187,7 @@ def test_time_and_rate_of_each_kind_of_launch(tmp_path: Path) -> None:
     assert about_steps(one).endswith(" Stale: the code has changed since.")
 
 
+@pytest.mark.exhaustive
 def test_launches_of_another_device_are_in_the_readme_only(tmp_path: Path, plotted_once: None) -> None:
     place = {"name": "Test H100", "cpu": "", "state": None}
     host = file_of(HOST, device={"name": "Test CPU", "cpu": "Test CPU", "state": None})

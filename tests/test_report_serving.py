@@ -25,6 +25,7 @@ def page_of(folder: Path, *records: dict[str, Any]) -> str:
     return (folder / "out" / "report.md").read_text()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("plotted_once")
 def test_tables_and_plot(tmp_path: Path) -> None:
     page = page_of(tmp_path, fake_serving())

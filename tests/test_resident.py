@@ -69,6 +69,7 @@ def test_forms_of_the_tensor_cores(
         assert assert_right(network, images, resident.predict(to_float(images)), variant.precision) < 5e-3
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("defines", [{}, {"PTX_NO_WGMMA": 1}], ids=str)
 def test_checked_mode_finds_nothing_where_blocks_take_images_in_turn(
     defines: dict[str, int], network: Network, monkeypatch: pytest.MonkeyPatch

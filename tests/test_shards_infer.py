@@ -28,6 +28,7 @@ from mini_dnn.variant import find
 from mini_dnn.variant.scaffold import create
 
 
+@pytest.mark.exhaustive
 def test_infer_reads_shards_as_classify_does(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
