@@ -1,4 +1,4 @@
-"""gemm/cublas: the vendor's library, which every rung is compared with."""
+"""gemm/cublas: NVIDIA's library, with which every rung is compared."""
 
 import numpy as np
 
@@ -6,11 +6,11 @@ from mini_dnn.ops.gemm import GemmShape
 from mini_dnn.variant import Gemm, Launch, Step, Variant, ceil_div
 
 THREADS = 256  # of a block that copies
-GRID_Y = 65535  # most blocks along y
+GRID_Y = 65535  # the most blocks along y
 
 
 def refuses(p: GemmShape) -> str:
-    """What the library has no product for."""
+    """The text of the limits: types and factors for which the library has no product."""
     if p.out not in ("fp32", p.dtype):
         return (
             f"cuBLAS multiplies {p.dtype} into {' or '.join(dict.fromkeys((p.dtype, 'fp32')))}, not {p.out}"
@@ -21,7 +21,7 @@ def refuses(p: GemmShape) -> str:
 
 
 def plan(p: GemmShape) -> list[Step]:
-    """One product in place, on c0 where it counts: the library writes over what it adds."""
+    """One product. If beta is not 0, c0 is first copied to c, because the library adds in place."""
     product = Gemm(
         *("a", "b", "c", p.m, p.n, p.k),
         **{"layout": p.layout, "batch": p.batch, "alpha": p.alpha, "beta": p.beta},

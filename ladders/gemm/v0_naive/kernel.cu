@@ -19,7 +19,7 @@
 
 #include <type_traits>
 
-template <int type>  // as in variant.py: of 32 bits, half, bfloat16
+template <int type>  // the code of a type: 0 is float, 1 is half, 2 is bfloat16
 using Element = std::conditional_t<type == 0, float, std::conditional_t<type == 1, half, __nv_bfloat16>>;
 using In = Element<IN_TYPE>;
 using Out = Element<OUT_TYPE>;

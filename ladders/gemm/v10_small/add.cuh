@@ -1,10 +1,10 @@
-// Sums of parts of k: blocks keep them in memory as whole tiles of floats, and a second kernel adds them.
+// Sums of parts of k: blocks store them in memory as whole tiles of floats, and a second kernel adds them.
 #pragma once
 #include "tiles.cuh"
 
 namespace add {
 
-// Sums of a warp. `group`: entry times PARTS, plus the part; it has `lines` rows of `pitch` floats.
+// Stores the sums of a warp. `group` is entry * PARTS + part; a group has `lines` rows of `pitch` floats.
 template <int groups>
 __device__ __forceinline__ void keep(const float (&d)[groups][4], float* partial, int group, int lines, int pitch,
                                      int row, int column) {
@@ -16,8 +16,8 @@ struct alignas(4 * sizeof(Out)) Four {
   Out part[4];
 };
 
-// Four columns of a row for each thread. `rows` and m: of c in all entries, and in one of them. A part has `size`
-// floats, in rows of `pitch`.
+// Each thread adds the sums of four columns of a row. c has `rows` rows in all entries, and m in each. A part has
+// `size` floats, in rows of `pitch`.
 __device__ __forceinline__ void up(const float* partial, const Out* c0, Out* c, int rows, int m, int n, int size,
                                    int pitch, int c_pitch, float alpha, float beta) {
   const int fours = (n + 3) / 4, at = blockIdx.x * ADDERS + threadIdx.x, row = at / fours, column = at % fours * 4;

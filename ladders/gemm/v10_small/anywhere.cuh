@@ -1,5 +1,6 @@
-// Products that are short, of operands whose lines start anywhere: nothing is copied to aligned lines first. A block
-// has few threads and one tile, and several blocks share a multiprocessor: while one waits for its loads, others work.
+// Products with short sums or few rows, of operands whose lines start anywhere, without copies to aligned lines. A
+// block has few threads and one tile, and several blocks share a multiprocessor: while one waits for its loads, others
+// work.
 #pragma once
 #include "add.cuh"
 #include "fragments.cuh"
@@ -14,8 +15,8 @@ static_assert(THREADS == WARPS * 32 && ROWS <= 64 && COLUMNS == 64, "a warp has 
 constexpr int A_LENGTH = A_TURNED ? ROWS : TILE_K, B_LENGTH = B_TURNED ? TILE_K : COLUMNS;  // of a line of a tile
 constexpr int STAGE = (ROWS + COLUMNS) * TILE_K;                                            // elements
 
-// A thread's units of a tile, of eight elements each, on their way from memory to shared memory. They are below each
-// other, a multiple of eight lines apart, so all of them begin at the same place in a piece.
+// A thread's units of a tile, of eight elements each, while they are loaded. They are below each other, a multiple of
+// eight lines apart, so all of them begin at the same place in a piece.
 template <int tile_lines, int tile_length>
 struct Units {
   static constexpr int OF_LINE = tile_length / 8, STEP = THREADS / OF_LINE;  // lines from one unit to the next
@@ -54,7 +55,7 @@ struct Units {
     if (!any()) return;
     lines::Bits* const first = tile + fragments::place<tile_length>(threadIdx.x / OF_LINE, threadIdx.x % OF_LINE * 8);
     if (count >= 8)
-      write(first, 8);  // a constant: nothing to leave out
+      write(first, 8);  // a constant, so that no element is tested
     else
       write(first, count);
     if (!last) return;
@@ -65,7 +66,7 @@ struct Units {
   }
 };
 
-// Adds the products of a stage that this warp's rows and columns need, `left` of k.
+// Adds the products of a stage for this warp's rows and columns. `left` terms of k are left.
 __device__ __forceinline__ void multiply(float (&d)[GROUPS][4], const lines::Bits* a_tile, int row, int column,
                                          int left) {
   const lines::Bits* const b_tile = a_tile + ROWS * TILE_K;
@@ -86,7 +87,7 @@ __device__ __forceinline__ void multiply(float (&d)[GROUPS][4], const lines::Bit
   }
 }
 
-// `memory`: of the stages. `partial`: of the sums of parts of k.
+// `memory` has the stages, and `partial` the sums of parts of k.
 __device__ __forceinline__ void product(char* memory, const Lines& a, const Lines& b, float* partial, const Out* c0,
                                         Out* c, int m, int n, int k, int c_pitch, float alpha, float beta) {
   lines::Bits* const stages = reinterpret_cast<lines::Bits*>(memory);

@@ -1,4 +1,4 @@
-// ---- The product of a vector and a matrix whose lines are columns: for each line, the sum over k of x[k][line] v[k]
+// The product of a vector and a matrix whose lines are columns: for each line, the sum over k of x[k][line] v[k].
 #pragma once
 #include "tiles.cuh"
 #include "../v8_final/vector.cuh"

@@ -1,4 +1,4 @@
-// Tiles of operands in shared memory, and what a warp multiplies of them with mma.sync.
+// Tiles of operands in shared memory, and the products of a warp with mma.sync.
 #pragma once
 #include "tiles.cuh"
 

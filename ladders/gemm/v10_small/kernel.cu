@@ -1,17 +1,18 @@
 // gemm/v10_small: gemm/v8_final for products that have few tiles, short sums or few rows, or a matrix that is read
 // once.
 //
-// Idea      Four kinds of products take longer than necessary in gemm/v8_final. (1) Few tiles: wgmma has 64 rows or
-//           more, so a small product has few tiles, and each multiprocessor that has one loads for long while the
-//           others have nothing to do. Small tiles of 16 rows use cp.async and mma.sync as in gemm/v5_mma_async, with a
-//           k of up to 512 in flight at once (small.cuh). (2) Short sums or few rows, with lines of a or b that start
-//           anywhere: copies to aligned lines would take longer than the product. Tiles of 16 to 64 rows load pieces of
-//           16 bytes, and shift them in registers; several blocks share a multiprocessor, so that it has work while
-//           some of them wait (anywhere.cuh). (3) Few tiles and a k of thousands of terms: PARTS blocks share the k of
-//           a tile. They store their sums in memory, and a second kernel adds them: a cluster would start later, and
-//           not every number of clusters fits (add.cuh; parts.cuh for aligned lines). (4) A row and a matrix: a thread
-//           loads 16 rows before it adds any (columns.cuh). Every other problem is a call of gemm/v8_final. variant.py
-//           chooses by a model of the time.
+// Idea      Four kinds of products take longer than necessary in gemm/v8_final:
+//           1. Few tiles. wgmma has 64 rows or more, so a small product has few tiles. The multiprocessors that have
+//              one load for long, while the others have nothing to do. Small tiles of 16 rows use cp.async and mma.sync
+//              as in gemm/v5_mma_async, with a k of up to 512 in flight at once (small.cuh).
+//           2. Short sums or few rows, and lines of a or b that start anywhere. Copies to aligned lines would take
+//              longer than the product. Tiles of 16 to 64 rows load pieces of 16 bytes, and shift them in registers.
+//              Several blocks share a multiprocessor, so that it has work while some of them wait (anywhere.cuh).
+//           3. Few tiles, and a k of thousands of terms. PARTS blocks share the k of a tile. They store their sums in
+//              memory, and a second kernel adds them. A cluster would start later, and not every number of clusters
+//              fits (add.cuh; parts.cuh for aligned lines).
+//           4. A row and a matrix. A thread loads 16 rows before it adds any (columns.cuh).
+//           Every other problem is a call of gemm/v8_final. variant.py chooses by a model of the time.
 // Layout    as gemm/v8_final. Small tiles and those that start anywhere: lines of up to 128 elements, whose parts of 16
 //           bytes are swizzled. Sums of parts are whole tiles of floats.
 // Mapping   Small tiles: a block of four warps for each, a warp for 16 of every 64 k. Anywhere: four warps, each with

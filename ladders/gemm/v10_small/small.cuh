@@ -9,7 +9,7 @@ using fragments::matrices;
 using fragments::multiply;
 using fragments::place;
 
-constexpr int WARPS = 4;            // of a block. They share the k of each stage, so that no part of it is read twice
+constexpr int WARPS = 4;            // of a block; they share the k of each stage, so that no part of it is read twice
 constexpr int PITCH = COLUMNS + 8;  // floats from row to row of sums
 static_assert(TILE_K == WARPS * 16 && THREADS == WARPS * 32, "16 of k for each warp");
 constexpr int A_LENGTH = A_TURNED ? ROWS : TILE_K, B_LENGTH = B_TURNED ? TILE_K : COLUMNS;  // of a line of a tile
@@ -31,7 +31,7 @@ __device__ __forceinline__ void copy(lines::Bits* tile, const lines::Bits* opera
   }
 }
 
-// Adds the product of a warp's share of a stage: its 16 of k, from l on.
+// Adds the product of a warp's share of a stage: 16 of k, from l on.
 __device__ __forceinline__ void multiply(float (&d)[ROWS / 16][COLUMNS / 8][4], const lines::Bits* a_tile, int l) {
   const lines::Bits* const b_tile = a_tile + ROWS * TILE_K;
   unsigned left[ROWS / 16][4];
@@ -87,7 +87,7 @@ __device__ __forceinline__ void store(const float* sums, const sums::Matrix<Out>
   }
 }
 
-// `memory`: of the stages, and later of the sums.
+// `memory` has the stages, and later the sums.
 __device__ __forceinline__ void product(char* memory, const lines::Bits* a, const lines::Bits* b, const Out* c0, Out* c,
                                         int m, int n, int k, int a_pitch, int b_pitch, int c_pitch, float alpha,
                                         float beta) {

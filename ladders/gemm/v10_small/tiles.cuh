@@ -8,7 +8,7 @@ using Out = sums::Element<OUT_TYPE>;
 #include "../v8_final/stage.cuh"
 
 struct Tiles {
-  int rows, columns;  // of tiles, in an entry: of the batch, and a part of k
+  int rows, columns;  // of tiles; an `entry` here is a part of k of an entry of the batch
   int steps;          // of k
   // BAND rows are one band; in it, tiles follow each other column by column.
   __device__ __forceinline__ void find(int i, int& row, int& column, int& entry) const {

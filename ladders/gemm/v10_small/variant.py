@@ -1,4 +1,4 @@
-"""gemm/v10_small: tiles of 16 to 64 rows, a long k in parts, rows times matrices; the rest is left to v8."""
+"""gemm/v10_small: tiles of 16 to 64 rows, a long k in parts, vectors times matrices; v8 computes the rest."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -10,68 +10,68 @@ from mini_dnn.ops import Array
 from mini_dnn.ops.gemm import CODES, GemmShape
 from mini_dnn.variant import Call, Launch, TensorMap, Variant, ceil_div
 
-OTHERS = "gemm/v8_final"  # takes what the kernels here do not make faster
+OTHERS = "gemm/v8_final"  # computes what the kernels here do not make faster
 TILE_K = 64  # terms of a sum in a stage: rows of 128 bytes
-LINE = 64  # elements of 16 bits in a line of the cache
-UNIT = 8  # elements of 16 bits in 16 bytes: what a copy moves at least
-BAND = 16  # rows of tiles
-ROWS_BYTES = 4 * 4096  # of four warps: rows of c on their way out
+LINE = 64  # elements of 16 bits in a cache line
+UNIT = 8  # elements of 16 bits in 16 bytes, the smallest piece that the copy engine moves
+BAND = 16  # rows of tiles in a band; tiles are computed band after band
+ROWS_BYTES = 4 * 4096  # of four warps: rows of c before they are stored
 COPIERS = 256  # threads of a block that multiplies by a vector
-ADDERS = 64  # threads of a block that adds parts: few sums have to be on many multiprocessors
-SMALL, ANYWHERE, LONG, OTHER = range(4)  # kinds of tiles; OTHER: one of `OTHERS`
+ADDERS = 64  # threads of a block that adds parts: so few that few sums occupy many multiprocessors
+SMALL, ANYWHERE, LONG, OTHER = range(4)  # kinds of tiles; OTHER is a tile of `OTHERS`
 
 # One H100 or H200, as in gemm/v8_final.
-AT_ONCE = {1: 132, 2: 66, 4: 30}  # clusters of so many blocks
-FMA_CLOCK = 2048  # products and sums per clock of a multiprocessor's tensor cores
-BYTES_CLOCK = 55  # that a multiprocessor takes in from L2
-MEMORY_BYTES_CLOCK = 1600  # read and written in memory
-ODD_BYTES_CLOCK = 700  # of c, if its rows start anywhere
-START_CLOCKS = 4350  # launch, first loads, last stores: what a product of 64 k takes
-STORE_CLOCK = 16  # elements of c that leave a multiprocessor in a clock
-ROWS_CLOCKS = 725  # to write 64 columns where rows of c start anywhere
-SPLIT_CLOCKS, SPLIT_CLOCK = 1000, 8  # to hand over sums and add them up; and for how many of them one more
-SHARE_CLOCKS = 600  # until all blocks of a cluster are there
-HAND_CLOCKS, LOADER_CLOCKS = 2500, 440  # what START_CLOCKS is by hand, and more for each warpgroup that loads
-TURN_CLOCKS = 2600  # until 64 rows and 64 columns of a step have come through registers
+AT_ONCE = {1: 132, 2: 66, 4: 30}  # resident clusters, by the number of their blocks
+FMA_CLOCK = 2048  # multiply-adds per clock of a multiprocessor's tensor cores
+BYTES_CLOCK = 55  # bytes per clock that a multiprocessor receives from L2
+MEMORY_BYTES_CLOCK = 1600  # bytes per clock that are read and written in memory
+ODD_BYTES_CLOCK = 700  # bytes per clock of c, if its rows start anywhere
+START_CLOCKS = 4350  # launch, first loads and last stores: the time of a product with k = 64
+STORE_CLOCK = 16  # elements of c that a multiprocessor stores per clock
+ROWS_CLOCKS = 725  # to store 64 columns if rows of c start anywhere
+SPLIT_CLOCKS, SPLIT_CLOCK = 1000, 8  # to exchange and add sums: once, and sums per additional clock
+SHARE_CLOCKS = 600  # until all blocks of a cluster have started
+HAND_CLOCKS, LOADER_CLOCKS = 2500, 440  # instead of START_CLOCKS if threads load, and for each such warpgroup
+TURN_CLOCKS = 2600  # to load 64 rows and 64 columns of a step through registers
 HAND_PITCH = 1 << 23  # 128 lines of a tile are less than 2^30 elements long: see `Units` in anywhere.cuh
-PACK_CLOCKS, PACK_BYTES_CLOCK = 4000, 1800  # to copy odd operands to aligned lines
-PART_BYTES_CLOCK = 1000  # of parts of k in memory, until they have been added
-SMALL_CLOCKS, SMALL_ROUND = 3240, 650  # what START_CLOCKS is for small tiles; each more of a multiprocessor
-SMALL_WAIT, SMALL_BYTES_CLOCK = 100, 38  # until a step of a small tile has come, and that it gets
-THREADS_BYTES_CLOCK = 33  # that all small tiles of a multiprocessor get
-ANYWHERE_CLOCKS = 3300  # what START_CLOCKS is for tiles that start anywhere
+PACK_CLOCKS, PACK_BYTES_CLOCK = 4000, 1800  # for copies of odd operands: once, and bytes per clock
+PART_BYTES_CLOCK = 1000  # bytes per clock of sums of parts, which are stored in memory and added
+SMALL_CLOCKS, SMALL_ROUND = 3240, 650  # START_CLOCKS of small tiles; for each further one of a multiprocessor
+SMALL_WAIT, SMALL_BYTES_CLOCK = 100, 38  # until a step of a small tile arrives: latency, and bytes per clock
+THREADS_BYTES_CLOCK = 33  # bytes per clock of all small tiles of a multiprocessor
+ANYWHERE_CLOCKS = 3300  # START_CLOCKS of tiles that start anywhere
 ADD_CLOCKS = 3000  # for the launch that adds their parts
-STEP_WAIT, UNIT_WAIT = 400, 220  # until a step has come, and for each unit of eight elements of a thread
-UNIT_CLOCKS = 1.1  # of a multiprocessor for a unit
+STEP_WAIT, UNIT_WAIT = 400, 220  # until a step arrives: once, and for each unit of eight elements of a thread
+UNIT_CLOCKS = 1.1  # that a multiprocessor needs for a unit
 
 
 @dataclass(frozen=True)
 class Tile:
-    """A tile of c, and what blocks share."""
+    """A tile of c, and what its blocks share."""
 
-    kind: int  # which kernel has it; of `OTHER` ones, only the time matters
+    kind: int  # the kernel that computes it; of an `OTHER` one, only the time is used
     rows: int  # of c in a block
     columns: int
     stages: int = 0  # of the ring
     share: int = 1  # blocks of a cluster that share columns of b
-    split: int = 1  # those that share the k of a tile
+    split: int = 1  # blocks of a cluster that share the k of a tile
     parts: int = 1  # blocks that share k in memory: a second launch adds their sums
     depth: int = TILE_K  # terms of a sum in a stage
     threads: int = 128  # of a block
-    blocks: int = 1  # of a multiprocessor at once
-    loaders: int = 0  # warpgroups that load by hand
+    blocks: int = 1  # resident blocks of a multiprocessor
+    loaders: int = 0  # warpgroups whose threads load operands
 
     @property
     def step_bytes(self) -> int:
-        """Of a stage."""
+        """The number of bytes of a stage."""
         return (self.rows + self.columns) * self.depth * 2
 
     def clusters(self, p: GemmShape) -> int:
-        """Clusters, or blocks, that the problem gives work to."""
+        """The number of clusters, or of blocks, that have work."""
         return ceil_div(p.m, self.rows * self.share) * ceil_div(p.n, self.columns) * p.batch * self.parts
 
     def steps(self, p: GemmShape) -> int:
-        """Of a block."""
+        """The number of steps of a block."""
         return ceil_div(ceil_div(p.k, self.depth), self.split * self.parts)
 
     def padded(self, p: GemmShape) -> tuple[int, int]:
@@ -79,7 +79,7 @@ class Tile:
         return ceil_div(p.m, self.rows) * self.rows, ceil_div(p.n, self.columns) * self.columns
 
     def takes(self, p: GemmShape) -> bool:
-        """Whether the kernel can read a and b, and each block gets a step; clusters of v8 start at once."""
+        """Whether the kernel reads such operands, and each block has a step. Clusters of v8 are resident."""
         odd, deep = bool(odd_lines(p)), ceil_div(p.k, self.depth) >= self.split * self.parts
         if self.kind == ANYWHERE:
             return odd and deep and max(p.pitches) < HAND_PITCH and (self.stages > 1 or p.k <= self.depth)
@@ -88,7 +88,7 @@ class Tile:
         return reads and at_once and deep
 
     def clocks(self, p: GemmShape) -> float:
-        """The model: what a product takes at least, and the work of blocks, or of memory."""
+        """The model of the time: a constant part, and the work of blocks or of memory."""
         least, work = {SMALL: self.of_small, ANYWHERE: self.of_anywhere}.get(self.kind, self.of_final)(p)
         clocks = least + max(work, p.min_bytes / MEMORY_BYTES_CLOCK)
         if self.parts > 1:
@@ -97,14 +97,14 @@ class Tile:
         return clocks
 
     def of_small(self, p: GemmShape) -> tuple[float, float]:
-        """A block waits for its loads, or a multiprocessor makes those of all its blocks."""
+        """Small tiles: a block waits for its loads, or a multiprocessor executes those of all its blocks."""
         each, steps = self.clusters(p) / AT_ONCE[1], self.steps(p)
         waits = steps * (SMALL_WAIT + self.step_bytes / SMALL_BYTES_CLOCK)
         works = steps * self.step_bytes * each / THREADS_BYTES_CLOCK
         return SMALL_CLOCKS + (ceil(each) - 1) * SMALL_ROUND, max(waits, works)
 
     def of_anywhere(self, p: GemmShape) -> tuple[float, float]:
-        """A block waits for its units, or a multiprocessor works on those of all its blocks."""
+        """Tiles that start anywhere: a block waits for its units, or a multiprocessor processes all."""
         units, steps = self.step_bytes / 16, self.steps(p)
         waits = steps * (STEP_WAIT + units / self.threads * UNIT_WAIT)
         works = steps * units * UNIT_CLOCKS + ROWS_CLOCKS * self.rows / 64
@@ -112,7 +112,7 @@ class Tile:
         return least, max(waits, works * self.clusters(p) / AT_ONCE[1])
 
     def of_final(self, p: GemmShape) -> tuple[float, float]:
-        """Rounds of gemm/v8_final, each as long as its products or its loads, whichever take longer."""
+        """Tiles of gemm/v8_final: rounds, each as long as its products or its loads."""
         area, odd_c = self.rows * self.columns, p.pitches[2] % UNIT and self.split == self.parts == 1
         store = self.columns / 64 * ROWS_CLOCKS if odd_c else area / self.split / STORE_CLOCK
         rounds = ceil_div(self.clusters(p), AT_ONCE[self.share * self.split])
@@ -150,7 +150,7 @@ OF_OTHERS = (
 
 @cache
 def choose(p: GemmShape) -> Tile | None:
-    """The tile that the model finds fastest, if it is one of `OWN`."""
+    """The tile that the model predicts to be fastest, or None if it is not one of `OWN`."""
     if is_vector(p):
         return None
     tile = min((t for t in (*OF_OTHERS, *OWN) if t.takes(p)), key=lambda t: t.clocks(p))
@@ -163,7 +163,7 @@ def odd_lines(p: GemmShape) -> list[str]:
 
 
 def pack_clocks(p: GemmShape) -> float:
-    """The model: what it takes to copy odd operands."""
+    """The model of the time for copies of odd operands, in clocks."""
     moved = 0
     for name in odd_lines(p):
         lines, length = p.arrays[name].shape[1] * p.batch, p.lengths["ab".index(name)]
@@ -172,28 +172,28 @@ def pack_clocks(p: GemmShape) -> float:
 
 
 def is_vector(p: GemmShape) -> bool:
-    """Whether an operand is a vector: then nothing of the other one is used twice."""
+    """Whether an operand is a vector. Each element of the other one is then used only once."""
     return p.m == 1 or p.n == 1
 
 
 def by_columns(p: GemmShape) -> bool:
-    """Whether `sum_columns` takes it: the matrix lies k by k, in lines that are aligned."""
+    """Whether `sum_columns` computes it: the lines of the matrix are columns, and each k is aligned."""
     x = int(p.m == 1)  # the matrix: 0 is a, 1 is b
     return is_vector(p) and p.layout[x] == "tn"[x] and p.pitches[x] % UNIT == 0
 
 
 def parts_of_k(p: GemmShape) -> int:
-    """Blocks of a cluster that share the k of a product with a vector: each has 256 terms or more."""
+    """The number of blocks that share the k of a product with a vector. Each has 256 terms or more."""
     return next((parts for parts in (8, 4, 2) if p.k >= 256 * parts), 1)
 
 
 def refuses(p: GemmShape) -> str:
-    """What tensor cores multiply here."""
+    """The text of the limit: its products multiply elements of 16 bits."""
     return "it multiplies 16 bits, and dtype is fp32; gemm/v9 takes that" if p.dtype == "fp32" else ""
 
 
 def scratch(p: GemmShape) -> dict[str, Array]:
-    """Sums of parts of k."""
+    """The sums of parts of k, in whole tiles."""
     tile = choose(p)
     if tile is None or tile.parts == 1:
         return {}
@@ -201,8 +201,8 @@ def scratch(p: GemmShape) -> dict[str, Array]:
 
 
 def defines(p: GemmShape) -> dict[str, int]:
-    """The tile, types and layouts, which the compiler has to know."""
-    tile = choose(p) or PARTS  # the same for all problems that do not look at it: fewer kernels to compile
+    """Compile-time constants: the tile, types and layouts."""
+    tile = choose(p) or PARTS  # the same for all problems without one, so that fewer kernels are compiled
     a_turned, b_turned = (letter == "t" for letter in p.layout)
     by_rows = tile.rows == 64 and tile.parts == 1 and p.out != "fp32" and not p.beta
     return {
@@ -215,7 +215,7 @@ def defines(p: GemmShape) -> dict[str, int]:
 
 
 def columns(p: GemmShape) -> Launch:
-    """A cluster for 64 lines of the matrix."""
+    """The launch for a product with a vector: a cluster for 64 lines of the matrix."""
     number = int(p.m == 1)
     x, v = "ab"[number], "ba"[number]
     lines = p.n if x == "b" else p.m
@@ -234,19 +234,19 @@ def c_of(p: GemmShape) -> tuple[str, str]:
 
 
 def operand(p: GemmShape, name: str) -> TensorMap:
-    """How tensor copies see an operand: lines in boxes of 64 by 64 elements."""
+    """The tensor map of an operand: lines, in boxes of 64 by 64 elements."""
     number, lines = "ab".index(name), p.arrays[name].shape[1]
     pitch = p.pitches[number]
     return TensorMap(name, (1, 64, 64), (p.batch, lines, p.lengths[number]), (lines * pitch, pitch))
 
 
 def tiles(p: GemmShape, tile: Tile) -> Launch:
-    """A block for each tile; of a long k, as many blocks as there is room for, and each has several tiles."""
+    """The launch with a block for each tile or, for a long k, with as many blocks as are resident."""
     blocks, shared = tile.clusters(p), tile.stages * tile.step_bytes
-    sums = "partial" if tile.parts > 1 else "c"  # what is not written
+    sums = "partial" if tile.parts > 1 else "c"  # otherwise it is not written
     sizes, factors = (p.m, p.n, p.k), (float(p.alpha), float(p.beta))
     if tile.kind == LONG:
-        blocks = ceil_div(blocks, ceil_div(blocks, AT_ONCE[1]))  # no more than rounds need
+        blocks = ceil_div(blocks, ceil_div(blocks, AT_ONCE[1]))  # no more than the number of rounds needs
         args = (operand(p, "a"), operand(p, "b"), sums, *sizes, p.batch)
         return Launch("gemm_parts", (blocks,), (tile.threads,), args, shared, early=True)
     if tile.kind == ANYWHERE:
@@ -266,7 +266,7 @@ def added(p: GemmShape, tile: Tile) -> Launch:
 
 
 def plan(p: GemmShape) -> list[Launch | Call]:
-    """One of the ways here, or a call."""
+    """One of the kernels here, or a call of another rung."""
     if by_columns(p):
         return [columns(p)]
     tile = choose(p)

@@ -1,31 +1,35 @@
 // gemm/v11_ahead: gemm/v10_small for products that depend on each other, as the layers of a network do.
 //
 // Idea      A kernel that is launched early waits for the previous one before it loads anything. In a chain of
-//           products, only a is the result of the previous kernel, while b holds constant weights. (1) One warp
-//           therefore loads b at once, and another one waits and then loads a. When the previous kernel ends, b is in
-//           shared memory or on its way, and only a remains to be loaded. If most multiprocessors have a tile, only
-//           some stages of b are loaded before the wait, as more would delay a. The next kernel may start when this one
-//           has requested as much of a as there is room for. (2) A tile should therefore have few rows of a. wgmma has
-//           64 rows or more, but 8 columns or more, so the kernel computes the transpose of c: its rows are 64 columns
-//           of c, and its columns are ROWS rows of c, 16 to 192. If all of k is in flight at once, nothing waits for a
-//           free stage. A block has one tile, whose place in c follows from the block's place in the grid, and stores
-//           it by one copy. Such tiles are also faster if nothing is constant. (3) ROWS is any multiple of 16, so that
-//           tiles also fill the last round. Products of several rounds have tiles of one size (rounds.cuh). (4) Up to
-//           eight blocks of a cluster share rows of a and columns of b, so that L2 delivers less. If there are few
-//           tiles and k is long, two blocks of a cluster share the k of a tile, and send each other half of their sums,
-//           as in gemm/v8_final. (5) If tiles of 128 x 192 or 128 x 256 take one round, a block may have a wide tile: c
-//           is not transposed, two warpgroups have 64 rows each, and no blocks of a cluster wait for each other. If
-//           there are 256 columns, the last two steps multiply half of them, and then the other half, so that the first
-//           half is stored while the other one is multiplied. The other half goes out through the stage that would be
-//           loaded next, so that nothing waits for memory. Such a block asks for two stages at once, and for others
-//           when the first one is there, because loads of all multiprocessors delay each other. variant.py has a model
-//           of the time, which chooses among all of these and the tiles of gemm/v10_small and gemm/v8_final.
+//           products, only a is the result of the previous kernel, while b holds constant weights.
+//           1. b is loaded early. One warp loads b at once, and another one waits and then loads a. When the previous
+//              kernel ends, b is in shared memory or on its way, and only a remains to be loaded. If most
+//              multiprocessors have a tile, only some stages of b are loaded before the wait, because more would delay
+//              a. The next kernel may start when this one has requested as much of a as there is room for.
+//           2. c is transposed. A tile should now have few rows of a. wgmma has 64 rows or more, but 8 columns or more,
+//              so the rows of the instruction are 64 columns of c, and its columns are ROWS rows of c, 16 to 256. If
+//              all of k is in flight at once, nothing waits for a free stage. A block has one tile, whose place in c
+//              follows from the block's place in the grid. Such tiles are also faster if nothing is constant.
+//           3. Tiles fill the rounds. ROWS is any multiple of 16, so there is a size with which the last round is
+//              nearly full. Products of several rounds have tiles of one size (rounds.cuh).
+//           4. Clusters share operands. Up to eight blocks of a cluster share rows of a and columns of b, so that L2
+//              delivers less. If there are few tiles and k is long, two or four blocks share the k of a tile, and send
+//              each other parts of their sums, as in gemm/v8_final.
+//           5. Wide tiles, if those of 128 x 192 or 128 x 256 take one round: c is not transposed, two warpgroups have
+//              64 rows each, and no blocks of a cluster wait for each other. If there are 256 columns, the last two
+//              steps multiply half of them, and then the other half, so that the first half is stored while the other
+//              one is multiplied. The other half goes out through the stage that would be loaded next, so that it does
+//              not wait for memory. Such a block requests two stages at once, and the others when the first one has
+//              arrived, because loads of all multiprocessors delay each other.
+//           variant.py has a model of the time, which chooses among all of these and the tiles of gemm/v10_small and
+//           gemm/v8_final.
 // Layout    as gemm/v8_final. Stages have ROWS rows of a and COLUMNS columns of b. The results of a tile are ROWS lines
-//           of 128 bytes with 128-byte swizzle; of a tile with two blocks, each has half of them; of a wide tile, each
-//           warp has two parts of 16 rows and 64 columns. HALVES: the copy engine reads whole sectors of 32 bytes. If
-//           the pitch of a is an odd multiple of 16 bytes, every second row starts in the middle of one, and a box of
-//           such rows takes twice as long. A tile then has only even or only odd rows of a and c, and the boxes of odd
-//           rows begin 8 terms earlier, where a sector starts.
+//           of 128 bytes with 128-byte swizzle; if blocks share k, each has its part of these lines; of a wide tile,
+//           each warp has two parts of 16 rows and 64 columns.
+//           HALVES: the copy engine reads whole sectors of 32 bytes. If the pitch of a is an odd multiple of 16 bytes,
+//           every second row starts in the middle of one, and a box of such rows takes twice as long. A tile then has
+//           only even or only odd rows of a and c, and the boxes of odd rows begin 8 terms earlier, where a sector
+//           starts.
 // Mapping   a block or a cluster for each tile, or for tile after tile; one to three warpgroups multiply, one warp
 //           loads a and another one b.
 // Roofline  m = n = k = 512: 0.27 GFLOP, 0.0003 ms at 990 TFLOP/s. A block loads 64 KB of b before the wait, and 32 KB
@@ -40,14 +44,16 @@
 //           275 x 880 x 3840, with two blocks per tile, 11.1 to 10. For 2048 on an H100, 26.0 to 25.3 in order, and
 //           25.1 to 24.4 in a chain.
 // Limits    16 bits, sm_90a; a row by row, lines that start at multiples of 16 bytes, c in 16 bits, no beta.
-// Hazards   as gemm/v7_specialised. In addition: b is read before grid_wait() if the problem says that it is constant.
-//           Nothing that may still run when the kernel starts may write it: no launch of the plan, and not the work
-//           just ahead of the plan. The threads that multiply wait for a, and so for grid_wait(), before c is written.
-//           No block of a cluster may exit while another one sends it sums or boxes. A stage is free when all blocks
-//           that receive boxes of this one have read it: those below it and those beside it. Half of a wide tile of c
-//           is written to a stage that all warps have read, and that nothing fills again. The product of 256 columns
-//           before the halves may still be in flight when they start. Only wgmma_fence() orders products of another
-//           shape.
+// Hazards   as gemm/v7_specialised. In addition:
+//           - b is read before grid_wait() if the problem says that it is constant. Nothing that may still run when the
+//             kernel starts may write it: no launch of the plan, and not the work just before the plan.
+//           - The threads that multiply wait for a, and so for grid_wait(), before c is written.
+//           - No block of a cluster may exit while another one sends it sums or boxes.
+//           - A stage is free when all blocks that receive boxes of this one have read it: those below it and those
+//             beside it.
+//           - Half of a wide tile of c is written to a stage that all warps have read, and that nothing fills again.
+//           - The product of 256 columns before the halves may still be in flight when they start. Only wgmma_fence()
+//             orders products of another shape.
 // Source    PTX ISA, "griddepcontrol", "stmatrix"; mini_dnn/implicit.cuh.
 #include <mini_dnn/lines.cuh>
 #include <mini_dnn/ptx_elect.cuh>
@@ -61,14 +67,14 @@ constexpr int BOX_BYTES = 64 * TILE_K * 2;  // of 64 columns of b
 constexpr int SHARE = SHARE_A * SHARE_B;
 constexpr int WARPGROUPS = (WIDE ? ROWS : COLUMNS) / 64 / PAIRS;  // WIDE: c is not transposed
 constexpr int GROUPS = (WIDE ? COLUMNS : ROWS) / 8;               // of 8 columns of c; of 8 rows if c is transposed
-constexpr int PART = GROUPS / SPLIT;                              // of those that a block adds up and stores
-constexpr int ROWS_BYTES = 8 * 64 * 2;                            // of 8 rows of c on their way out
-constexpr int SLOT = WARPGROUPS * 128;  // of four sums, from another block: a place for each thread
+constexpr int PART = GROUPS / SPLIT;    // of those that one of the blocks that share k adds up and stores
+constexpr int ROWS_BYTES = 8 * 64 * 2;  // of 8 rows of c on their way out
+constexpr int SLOT = WARPGROUPS * 128;  // four sums from another block: a place for each thread
 constexpr int LOADER_OF_A = WARPGROUPS * 4, LOADER_OF_B = LOADER_OF_A + 1;  // warps
-// Stages that a block with a wide tile asks for before its first one is there. More of them would delay it.
+// Stages that a block with a wide tile requests before its first one has arrived. More of them would delay it.
 constexpr int BURST = 2;
-// A warp can start its loads before the mbarriers of the other one are there. But if all of k is in flight and only a
-// part of b is ahead of the wait, a chain of products was found to be slower then.
+// A warp can start its loads before the other one has initialised its mbarriers. But if all of k is in flight and only
+// a part of b is loaded before the wait, this was found to make a chain of products slower.
 constexpr bool MEET_FIRST = !WIDE && WHOLE && AHEAD > 0 && AHEAD < STAGES;
 static_assert(TILE_K == 64 && THREADS == WARPGROUPS * 128 + (PAIRS > 1 ? 128 : 64),
               "warpgroups that multiply, and two warps that load");
@@ -86,7 +92,7 @@ static_assert(GROUPS % (2 * SPLIT) == 0, "equal parts, of pairs of groups");
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     gemm_ahead(const __grid_constant__ ptx::TensorMap a, const __grid_constant__ ptx::TensorMap b,
                const __grid_constant__ ptx::TensorMap c, int k, float alpha) {
-  extern __shared__ __align__(1024) char memory[];  // stages; rows of c; sums of the other block
+  extern __shared__ __align__(1024) char memory[];  // stages; rows of c; sums of other blocks
   __shared__ Ring ring;
   char* const c_rows = memory + STAGES * STAGE_BYTES;
   const int row = blockIdx.x / SPLIT * ROWS, column = blockIdx.y * COLUMNS, entry = blockIdx.z;
@@ -94,7 +100,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   const int first = all * rank / SPLIT, steps = all * (rank + 1) / SPLIT - first;
   int step = 0;  // of a warp that loads
   Stage stage;
-  // Asks for the next stage of a, or of b. All threads of a warp call this, and one of them starts the copies.
+  // Requests the next stage of a, or of b. All threads of a warp call this, and one of them starts the copies.
   auto load = [&](auto which) {
     constexpr bool is_a = decltype(which)::value;
     ptx::mbarrier* const full = (is_a ? ring.full_a : ring.full_b) + stage.index;
@@ -123,7 +129,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   auto start = [&](auto which) {
     constexpr bool is_a = decltype(which)::value;
     if (is_a || AHEAD == 0) ptx::grid_wait();
-    load(which);  // whatever k is, and so before k is there
+    load(which);  // every k has a first stage, so this need not wait until k has been read
     if (!is_a) load_until(which, AHEAD);
   };
   auto go_on = [&](auto which) {
@@ -171,7 +177,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
       multiply(d, memory, ring, steps, warpgroup);
       if constexpr (SPLIT > 1) {
         float sum[PART][4];
-        ptx::cluster_wait();  // the other block has started, and its mbarriers are initialised
+        ptx::cluster_wait();  // the other blocks have started, and their mbarriers are initialised
         add_up(d, sum, reinterpret_cast<float4*>(c_rows + WARPGROUPS * PART * ROWS_BYTES), &ring.landed, rank);
         stage_rows<PART>(sum, 0, alpha, own);
       } else {
@@ -195,7 +201,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     ptx::bulk_commit();
     ptx::bulk_wait_read<0>();  // before the block exits and its memory is reused
   }
-  if (SPLIT > 1) {  // the other block may still write to this one
+  if (SPLIT > 1) {  // other blocks may still write to this one
     __syncwarp();
     ptx::cluster_arrive_relaxed();
     ptx::cluster_wait();

@@ -4,7 +4,7 @@
 // engine sees an mbarrier after fence_mbarrier_init(), which is faster than a fence of all that the proxies share.
 struct Ring {
   ptx::mbarrier full_a[STAGES], full_b[STAGES], empty[STAGES];
-  ptx::mbarrier landed;  // sums of the other block
+  ptx::mbarrier landed;  // sums of other blocks
 
   __device__ __forceinline__ void init_a() {
     for (int i = 0; i < STAGES; i++) ptx::mbarrier_init(full_a + i, 1);

@@ -33,7 +33,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   tiles.find(tile, rank, row, column, entry);
   Stage stage;
   int at = -shift_of(entry), step = 0;  // of a thread that loads
-  // Asks for stages of a or b, until there are no more or `last` of them have been requested.
+  // Requests stages of a or b, until there are no more or `last` of them have been requested.
   auto load_until = [&](auto which, int last) {
     constexpr bool is_a = decltype(which)::value;
 #pragma unroll 1

@@ -1,7 +1,7 @@
-// Part of kernel.cu: what the warpgroup computes of a tile of c.
+// Part of kernel.cu: the sums of a warpgroup.
 #include "stage_rows.cuh"
 
-// d (64,ROWS) = or with `add` += 64 columns of a stage of b, transposed, times a stage of a, transposed.
+// d (64,ROWS) = 64 columns of b, transposed, times ROWS rows of a, transposed, from a stage; or += with `add`.
 template <int groups>
 __device__ __forceinline__ void multiply_stage(float (&d)[groups][4], const char* stage, int warpgroup, bool add) {
   const auto left = ptx::matrix_descriptor_128b(stage + A_BYTES + warpgroup * BOX_BYTES, BOX_BYTES, 1024);

@@ -16,19 +16,19 @@ from mini_dnn.plans.gemm_tiles import (
 )
 from mini_dnn.variant import Call, Launch, TensorMap, Variant, ceil_div
 
-OTHERS, FINAL_RUNG = "gemm/v10_small", "gemm/v8_final"  # take what the kernels here do not make faster
-UNIT = 8  # elements of 16 bits that the copy engine moves at least
-MOST_STAGES, LEAST_STAGES = 8, 4  # of a ring
+OTHERS, FINAL_RUNG = "gemm/v10_small", "gemm/v8_final"  # compute what the kernels here do not make faster
+UNIT = 8  # elements of 16 bits in 16 bytes, the smallest piece that the copy engine moves
+MOST_STAGES, LEAST_STAGES = 8, 4  # stages of a ring
 SHARED_BYTES = 226 * 1024  # of a block, for stages and sums
 BUSY_AHEAD = 4  # stages of b that are loaded before the wait, if most multiprocessors have a tile
-WIDE_STAGES, WIDE_AHEAD = 4, 2  # of a ring; of b, loaded before the wait
-PART_BYTES = 2048  # of a warp: 16 rows and 64 columns of c on their way out
-BAND = 16  # rows of tiles
+WIDE_STAGES, WIDE_AHEAD = 4, 2  # stages of a ring; those of b that are loaded before the wait
+PART_BYTES = 2048  # of a warp: 16 rows and 64 columns of c before they are stored
+BAND = 16  # rows of tiles in a band; tiles are computed band after band
 
 
 @cache
 def fastest(p: GemmShape) -> Tile | None:
-    """The tile that the model finds fastest; None if only others take the problem."""
+    """The tile that the model predicts to be fastest; None if only other rungs support the problem."""
     lines = p.layout[0] == "n" and not any(pitch % UNIT for pitch in p.pitches)
     if p.out == "fp32" or p.beta or not lines or 1 in (p.m, p.n):
         return None
@@ -36,18 +36,18 @@ def fastest(p: GemmShape) -> Tile | None:
 
 
 def choose(p: GemmShape) -> Tile | None:
-    """The same, if it is a tile of the kernels here."""
+    """The same tile, or None if it is not one of the kernels here."""
     tile = fastest(p)
     return None if tile in OF_OTHERS else tile
 
 
 def steps(p: GemmShape, tile: Tile) -> int:
-    """Of a block, at most."""
+    """The most steps of a block."""
     return ceil_div(ceil_div(p.k, TILE_K), tile.split)
 
 
 def stages(p: GemmShape, tile: Tile) -> int:
-    """Stages of a ring. Only a few numbers are used, so that there are few kernels to compile."""
+    """The number of stages of a ring. Only few numbers are used, so that few kernels are compiled."""
     if tile.kind == WIDE:
         return WIDE_STAGES
     most = min(MOST_STAGES, (SHARED_BYTES - sums_bytes(tile)) // tile.step_bytes)
@@ -57,7 +57,7 @@ def stages(p: GemmShape, tile: Tile) -> int:
 
 
 def pieces(tile: Tile) -> tuple[int, int]:
-    """For tiles of several rounds: rows of a piece of c, and buffers for pieces, as large as fit."""
+    """For tiles of several rounds: the rows of a piece of c, and the number of buffers for pieces."""
     row = tile.columns // tile.pairs * 2
     least = min(LEAST_STAGES, (SHARED_BYTES - 32 * row) // tile.step_bytes)
     room = (SHARED_BYTES - least * tile.step_bytes) // row
@@ -67,7 +67,7 @@ def pieces(tile: Tile) -> tuple[int, int]:
 
 
 def sums_bytes(tile: Tile) -> int:
-    """Of results on their way out, and of sums from another block."""
+    """The number of bytes for results before they are stored, and for sums from other blocks."""
     if tile.kind == WIDE:
         return tile.rows // 16 * (2 if tile.columns == 256 else tile.columns // 64) * PART_BYTES
     if tile.kind == ROUNDS:
@@ -78,18 +78,18 @@ def sums_bytes(tile: Tile) -> int:
 
 
 def refuses(p: GemmShape) -> str:
-    """What tensor cores multiply here."""
+    """The text of the limit: its products multiply elements of 16 bits."""
     return "it multiplies 16 bits, and dtype is fp32; gemm/v9 takes that" if p.dtype == "fp32" else ""
 
 
 def threads(tile: Tile) -> int:
-    """Of a block: warpgroups that multiply, and two warps that load, or a warpgroup with fewer registers."""
+    """Threads of a block: warpgroups that multiply, and two warps or a warpgroup that load."""
     of_products = (tile.rows if tile.kind == WIDE else tile.columns) // 64 // tile.pairs * 128
     return of_products + (128 if tile.pairs > 1 else 64)
 
 
 def ahead(p: GemmShape, tile: Tile) -> int:
-    """Stages of b that are loaded before the wait: all, or fewer where they delay loads of a."""
+    """The number of stages of b that are loaded before the wait: fewer if they would delay loads of a."""
     if "b" not in p.constants:
         return 0
     if tile.kind != SINGLE:
@@ -99,8 +99,8 @@ def ahead(p: GemmShape, tile: Tile) -> int:
 
 
 def defines(p: GemmShape) -> dict[str, int]:
-    """The tile, types and layouts, which the compiler has to know."""
-    tile = choose(p) or TILES[0]  # the same for all problems that do not look at it: fewer kernels to compile
+    """Compile-time constants: the tile, types and layouts."""
+    tile = choose(p) or TILES[0]  # the same for all problems without one, so that fewer kernels are compiled
     piece, buffers = pieces(tile)
     return {
         **{"ROWS": tile.rows, "COLUMNS": tile.columns, "TILE_K": TILE_K, "THREADS": threads(tile)},
@@ -118,7 +118,7 @@ def defines(p: GemmShape) -> dict[str, int]:
 
 
 def maps(p: GemmShape, tile: Tile) -> list[TensorMap]:
-    """How tensor copies see a, b and c: entry, line, and place in the line. Halves are two entries."""
+    """The tensor maps of a, b and c: entry, line, place in the line. With `halves`, there are two entries."""
     if tile.kind == ROUNDS:
         of_a, of_b, of_c = tile.rows // tile.share_a, 64 // tile.share_b, pieces(tile)[0]
     else:  # c: rows of a warp, or of a block
@@ -134,7 +134,7 @@ def maps(p: GemmShape, tile: Tile) -> list[TensorMap]:
 
 
 def plan(p: GemmShape) -> list[Launch | Call]:
-    """Blocks or clusters for the tiles, or a call."""
+    """A launch with blocks or clusters for the tiles, or a call of another rung."""
     tile = choose(p)
     if tile is None:
         other = FINAL_RUNG if (best := fastest(p)) and best.kind == FINAL else OTHERS
@@ -142,7 +142,7 @@ def plan(p: GemmShape) -> list[Launch | Call]:
     shared = stages(p, tile) * tile.step_bytes + sums_bytes(tile)
     if tile.kind == ROUNDS:
         rounds = ceil_div(tile.count(p), AT_ONCE[tile.cluster])
-        grid: tuple[int, ...] = (ceil_div(tile.count(p), rounds) * tile.cluster,)  # no more than they need
+        grid: tuple[int, ...] = (ceil_div(tile.count(p), rounds) * tile.cluster,)  # no more than rounds need
         m, batch = (p.m // 2, 2) if tile.halves else (p.m, p.batch)
         kernel, numbers = "gemm_rounds", (m, p.n, p.k, batch, float(p.alpha))
     else:

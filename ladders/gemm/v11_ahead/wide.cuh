@@ -1,4 +1,4 @@
-// Part of kernel.cu: what two warpgroups compute of a wide tile of c, 64 rows each.
+// Part of kernel.cu: a wide tile of c, of which two warpgroups compute 64 rows each.
 #include "half.cuh"
 
 constexpr int TAIL = COLUMNS == 256 ? 2 : 0;  // steps, the last ones, that multiply half of the columns at a time
@@ -22,7 +22,7 @@ __device__ __forceinline__ void store_part(const float (&d)[groups][4], const pt
   }
 }
 
-// d (64,8 groups) = or with `add` += 64 rows of a stage of a times the columns of its b from `from` on.
+// d (64,8 groups) = 64 rows of a times the columns of b from `from` on, from a stage; or += with `add`.
 template <int groups>
 __device__ __forceinline__ void multiply_columns(float (&d)[groups][4], const char* stage, int warpgroup, int from,
                                                  bool add) {
@@ -37,9 +37,9 @@ __device__ __forceinline__ void multiply_columns(float (&d)[groups][4], const ch
 
 // The sums of a tile. There are more steps than TAIL. The last ones multiply the first half of the columns, and then
 // the other one, so that the first half is stored while the other one is multiplied. The last products are still in
-// flight when this returns. ptxas 13.0 easily finds no registers for halves, and then waits for each product (message
-// C7511): it needs a loop that runs at least once, and last stages whose places follow from the stage before them.
-// Small changes elsewhere may bring the message back. For 192 columns, that was not enough.
+// flight when this returns. ptxas 13.0 may find too few registers for the halves. It then waits for each product
+// (message C7511). To avoid this, the loop runs at least once, and the places of the last stages are computed from the
+// stage before them. Small changes elsewhere may bring the message back. For 192 columns, this was not enough.
 template <int groups>
 __device__ __forceinline__ void multiply_wide(float (&d)[groups][4], const char* stages, Ring& ring, int steps,
                                               int warpgroup, Stage& stage) {

@@ -1,15 +1,17 @@
 // gemm/v12_eighths: gemm/v8_final without a copy of a whose rows are not aligned.
 //
 // Idea      The copy engine needs rows that start at multiples of 16 bytes, so gemm/v8_final first copies a if k is
-//           odd. At 4095 x 4095 x 4095 this takes a tenth of the time. However, rows e, e + 8, e + 16, ... are 16 k
-//           bytes apart. They are an eighth of the rows, and all of them start at the same distance from a multiple of
-//           16 bytes. A tensor map describes eight rows as one long row, in which the rows of an eighth start at a
-//           fixed place. A box must begin at a multiple of 16 bytes, up to 7 elements before its row, so a stays
-//           shifted in shared memory. The box of b begins as many rows earlier to match it, because a box may begin
-//           with any row. A box of a also has elements of other rows. They are multiplied by rows of b before the first
-//           or after the last one, which the engine reads as zeros. b is copied only if n is odd, too. The rows of c of
-//           an eighth also start at the same distance from a multiple of 16 bytes: the sums are shifted in registers,
-//           and tensor copies store them. Threads store only the ends of rows.
+//           odd. At 4095 x 4095 x 4095 this takes a tenth of the time. However, rows e, e + 8, e + 16, ... are 8 k
+//           elements apart, a multiple of 16 bytes. They are an eighth of the rows, and all of them start at the same
+//           distance from a multiple of 16 bytes.
+//           - a is read in place. A tensor map describes eight rows as one long row, in which the rows of an eighth
+//             start at a fixed place. A box must begin at a multiple of 16 bytes, up to 7 elements before its row, so a
+//             stays shifted in shared memory.
+//           - The box of b begins as many rows earlier to match it, because a box may begin with any row. A box of a
+//             also has elements of other rows. They are multiplied by rows of b before the first or after the last one,
+//             which the engine reads as zeros. b is copied only if n is odd, too.
+//           - The rows of c of an eighth also start at the same distance from a multiple of 16 bytes: the sums are
+//             shifted in registers, and tensor copies store them. Threads store only the ends of rows.
 // Layout    as gemm/v8_final. HIGH rows of an eighth follow each other: all rows of a cluster, or the 64 rows of a
 //           warpgroup. In the second case, eighths need different rows of b, so a stage has 8 rows more, and the
 //           descriptor of a warpgroup begins with the row that it needs.
@@ -32,9 +34,8 @@ using Operand = std::conditional_t<IN_TYPE == sums::fp16, ptx::Half, ptx::Bfloat
 using Out = sums::Element<OUT_TYPE>;
 
 constexpr int CONSUMERS = ROWS / 64;
-constexpr bool ALIKE = HIGH == SHARE * ROWS;  // all rows of a cluster are of one eighth
-constexpr int WINDOW =
-    ALIKE ? TILE_K : TILE_K + 8;  // of k in a stage of b; wherever rows start, their k are among them
+constexpr bool ALIKE = HIGH == SHARE * ROWS;                     // all rows of a cluster are of one eighth
+constexpr int WINDOW = ALIKE ? TILE_K : TILE_K + 8;              // terms in a stage of b: enough for any start of rows
 constexpr int A_BOX = 64 * TILE_K * 2, B_BOX = WINDOW * 64 * 2;  // bytes: 64 rows, 64 columns
 constexpr int A_BYTES = CONSUMERS * A_BOX, B_BYTES = COLUMNS / 64 * B_BOX;
 constexpr int GROUPS = COLUMNS / 8;  // of 8 columns

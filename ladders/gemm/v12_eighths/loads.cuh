@@ -3,7 +3,7 @@
 // What the copy engine sees: eight rows of a or c as one row, which starts at a multiple of 16 bytes.
 struct Maps {
   const ptx::TensorMap &a_more, &a_less, &b, &c_more,
-      &c_less;  // of eighths with one row more than others, and of those
+      &c_less;  // _more: of eighths that have one row more than others
 
   __device__ __forceinline__ void prefetch() const {
     ptx::tensor_prefetch(a_more);
@@ -23,7 +23,7 @@ struct Loads {
     ptx::grid_wait();
     for (int i = blockIdx.x / SHARE; i < tiles.rows * tiles.columns; i += gridDim.x / SHARE) {
       tiles.find(i, rank, row, column, entry);
-      // a box that lies outside is slow: the tile has one twice instead, and its columns or rows are not stored
+      // A box outside the operand is slow to load. Boxes of rows and columns that are not stored start inside.
       const int boxes = min((eighths.n - column + 63) / 64, COLUMNS / 64);
       const int start = eighths.start(row), end = eighths.end(row);
 #pragma unroll 1

@@ -1,10 +1,10 @@
-// Part of kernel.cu: rows of c that start anywhere leave by tensor copies.
+// Part of kernel.cu: tensor copies of rows of c that start anywhere.
 
 // Moves 16 rows of sums of a warp `head` columns to the left, in registers: two rows of a lane, as pairs of 16 bits.
 struct Shift {
-  int pair, odd;  // what moves: whole pairs, and one element more
+  int pair, odd;  // the shift: whole pairs, and one element more
 
-  // A group of 8 columns: of both rows, the element that becomes a pair's first one, and that which becomes its second.
+  // From a group of 8 columns, in both rows: the elements that become the first ones of pairs, and the second ones.
   template <class T>
   __device__ __forceinline__ uint2 split(const float (&four)[4], float alpha) const {
     const unsigned upper = sums::pack<T>(alpha * four[0], alpha * four[1]);
@@ -12,7 +12,7 @@ struct Shift {
     const unsigned even = __byte_perm(upper, lower, 0x5410), uneven = __byte_perm(upper, lower, 0x7632);
     return odd ? make_uint2(uneven, even) : make_uint2(even, uneven);
   }
-  // The two rows of a group, from what lanes have of it and of the next one.
+  // The shifted pairs of a group in both rows, from the results of split() for this group and the next one.
   __device__ __forceinline__ uint2 join(uint2 here, uint2 next) const {
     const int lane = threadIdx.x % 32, of_four = lane % 4, first = lane - of_four;
     const unsigned low = __shfl_sync(~0u, of_four < pair ? next.x : here.x, first + (of_four + pair) % 4);
@@ -21,9 +21,9 @@ struct Shift {
   }
 };
 
-// The same as sums::store_tensor where all rows start at the same place in a piece of 16 bytes. `x` is the place of the
-// tile in eight rows of c that follow each other. What is left of the first whole piece of a row and right of the last
-// one is stored by threads, and so are the pieces of a part that is not complete.
+// Like sums::store_tensor, if all rows start at the same place in a piece of 16 bytes. `x` is the place of the tile in
+// eight rows of c that follow each other. Threads store what is left of the first whole piece of a row and right of the
+// last one, and the pieces of a part that is not complete.
 template <int groups>
 __device__ __forceinline__ void store_pieces(const float (&d)[groups][4], const ptx::TensorMap& c,
                                              const sums::Matrix<Out>& to, char* staged, int x, int row, int column) {
@@ -48,7 +48,7 @@ __device__ __forceinline__ void store_pieces(const float (&d)[groups][4], const 
     if (64 * part >= columns) break;
     char* const own = staged + part % BUFFERS * 2048;
     if (lane == 0) {                            // this place has been read
-      if (part == 0) ptx::bulk_wait_read<0>();  // by a tile before, which may have ended with any place
+      if (part == 0) ptx::bulk_wait_read<0>();  // by the previous tile, which may have ended with any place
       if (part > 0) ptx::bulk_wait_read<BUFFERS - 1>();
     }
     __syncwarp();  // by threads, too

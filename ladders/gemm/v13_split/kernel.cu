@@ -1,10 +1,11 @@
 // gemm/v13_split: gemm/v9_fp32 with less time for splitting.
 //
 // Idea      Before gemm/v9_fp32 multiplies, it splits both operands into halves, which takes a sixth of the time at
-//           4096^3. A column of b is read twice for that: once to find its largest element, and once to split it.
-//           Here, the blocks of a cluster share a column. Each keeps its part in registers while they exchange their
-//           largest elements, so b is read once. Most rows of a are split while others are multiplied: the warpgroup
-//           that copies has three idle warps.
+//           4096^3.
+//           - It reads a column of b twice: once to find its largest element, and once to split it. Here, the blocks of
+//             a cluster share a column. Each keeps its part in registers while they exchange their largest elements, so
+//             b is read once.
+//           - Most rows of a are split while others are multiplied: the warpgroup that copies has three idle warps.
 // Layout    as gemm/v9_fp32.
 // Mapping   split_columns: a cluster for 32 lines, whose blocks share k. split_rows: a block for each line. gemm: as
 //           gemm/v9_fp32. The three warps split the rows of a beyond the first band of tiles (split_late.cuh). A flag

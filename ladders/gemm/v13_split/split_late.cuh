@@ -60,7 +60,7 @@ struct Late {
     }
   }
 
-  // Until the rows of the tile that begins with `row` have been split.
+  // Waits until the rows of the tile that begins with `row` have been split.
   __device__ __forceinline__ void wait(int row) const {
     if (row < first) return;
     const volatile int* const done = flags + 1 + (row - first) / ROWS;

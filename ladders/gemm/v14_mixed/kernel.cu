@@ -1,16 +1,19 @@
 // gemm/v14_mixed: gemm/v8_final with larger tiles for large products.
 //
 // Idea      A large product runs at the power limit: the clock falls until the GPU takes 700 W. Whatever costs energy
-//           therefore costs time, above all bytes from L2 and from memory. In clusters of two, tiles of 256 x 192 (tall
-//           tiles) read a sixth fewer bytes from L2 than tiles of 128 x 256 (flat tiles). A tall tile has as many sums
-//           as the registers can hold. Each of two warpgroups has 128 rows, which are 192 sums a thread, and takes
-//           registers from the warpgroup that copies. But 8192^3 has 10.4 rounds of tall tiles on 132 multiprocessors,
-//           so the last round would be half empty. Flat tiles, which are a third smaller, therefore cover the last
-//           columns of c, as many as make the rounds full: 8192^3 is ten tall tiles and one flat tile on each of 128
-//           multiprocessors, and 4096^3 two and one. Every second tile of a block starts with the end of k, some of
-//           which is still in L2. The last two steps of a tile compute half of its sums, and then the other half while
-//           the first one is stored. variant.py decides by a model of the time which products gain, and how their
-//           columns are divided. All others are calls of gemm/v16_pingpong.
+//           therefore costs time, above all bytes from L2 and from memory.
+//           - Tall tiles of 256 x 192, in clusters of two, read a sixth fewer bytes from L2 than flat tiles of 128 x
+//             256. A tall tile has as many sums as the registers can hold. Each of two warpgroups has 128 rows, which
+//             are 192 sums a thread, and takes registers from the warpgroup that copies.
+//           - Flat tiles fill the last round. 8192^3 has 10.4 rounds of tall tiles on 132 multiprocessors, so the last
+//             one would be half empty. Flat tiles, which are a third smaller, therefore cover the last columns of c, as
+//             many as make the rounds full: 8192^3 is ten tall tiles and one flat tile on each of 128 multiprocessors,
+//             and 4096^3 two and one.
+//           - Every second tile of a block starts with the end of k, some of which is still in L2.
+//           - The last two steps of a tile compute half of its sums, and then the other half while the first one is
+//             stored.
+//           variant.py decides by a model of the time which products gain, and how their columns are divided. All
+//           others are calls of gemm/v16_pingpong.
 // Layout    as gemm/v8_final. The two blocks of a cluster are beside each other and share a if their tiles are tall, or
 //           below each other and share b if they are flat. Each loads half of the shared operand for both.
 // Mapping   a block on each multiprocessor, clusters of two; two warpgroups multiply, a third one has a warp that

@@ -5,7 +5,7 @@ struct Loads {
   char* memory;
   ptx::mbarrier *full, *empty;
 
-  // The steps of a tile, from the first to the last or, `back`, the other way round.
+  // Loads the steps of a tile, from the first to the last, or in reverse order if `back`.
   template <class Tile>
   __device__ __forceinline__ void tile(Stage& stage, int steps, bool back, int rank, int row, int column,
                                        int entry) const {

@@ -1,8 +1,8 @@
-// Part of kernel.cu: products of a warpgroup, and how its sums are stored. Half of a warpgroup's sums are 64 rows
+// Part of kernel.cu: products of a warpgroup, and the store of its sums. Half of a warpgroup's sums are 64 rows
 // of a tall tile, or 128 columns of a flat one.
 #include "../v11_ahead/half.cuh"
 
-// d (64,8 groups) = or with `add` += 64 rows of a times columns of b, from boxes of a stage, for the j-th 16 of k.
+// d (64,8 groups) = 64 rows of a times columns of b, from boxes of a stage, for the j-th 16 of k; or += with `add`.
 template <class Tile, int groups>
 __device__ __forceinline__ void multiply_16(float (&d)[groups][4], const char* stage, int a_box, int b_box, int j,
                                             bool add) {

@@ -7,32 +7,32 @@ from mini_dnn.ops.gemm import CODES, GemmShape
 from mini_dnn.plans.gemm_tiles import MOST_SUMS
 from mini_dnn.variant import Call, Launch, TensorMap, Variant, ceil_div
 
-OTHERS = "gemm/v16_pingpong"  # takes what the kernel here does not make faster
+OTHERS = "gemm/v16_pingpong"  # computes what the kernel here does not make faster
 TILE_K = 64  # terms of a sum in a stage: rows of 128 bytes
-UNIT = 8  # elements of 16 bits that the copy engine moves at least
-STAGES = 3  # of the ring
-TAIL = 2  # steps, the last ones, that compute half of the sums at a time
+UNIT = 8  # elements of 16 bits in 16 bytes, the smallest piece that the copy engine moves
+STAGES = 3  # stages of the ring
+TAIL = 2  # the last steps of a tile, which compute half of the sums at a time
 BAND = 8  # columns of pairs of tiles in a band; they are computed band after band
 THREADS = 384  # two warpgroups that multiply, one that copies
 STAGE_BYTES = (256 + 192) * TILE_K * 2  # of a tall tile; a flat one needs less
-STAGED_BYTES = 8 * 3 * 2048  # of c on their way out: for each warp, three parts of 16 rows and 64 columns
+STAGED_BYTES = 8 * 3 * 2048  # for each warp, three parts of 16 rows and 64 columns of c
 
-# A cluster has two blocks. Its pair of tiles has 256 rows of c, and so many columns.
+# A cluster has two blocks. Its pair of tiles has ROWS rows of c, and TALL or FLAT columns.
 ROWS = 256
 TALL, FLAT = 384, 256  # two tiles of 256 x 192; two tiles of 128 x 256
-CLUSTERS = 66  # at once on an H100 or H200, as a block takes nearly all shared memory
+CLUSTERS = 66  # resident on an H100 or H200, because a block takes nearly all shared memory
 
 # The model, fitted to the times of 41 products on an H100. The unit of work is a round of flat tiles.
 TALL_WORK = 1.5  # of a round of tall tiles
-FLAT_COST = 1.03  # time for a unit of work, where 1 is that of tall tiles
-SQUARE, SQUARE_COST = 128, 1.09  # tiles that OTHERS has besides flat ones, of which a round is half a unit
+FLAT_COST = 1.03  # time of flat tiles for a unit of work, relative to tall ones
+SQUARE, SQUARE_COST = 128, 1.09  # further tiles of OTHERS, of which a round is half a unit of work
 SPEED = 1.028  # of tiles here, relative to OTHERS
-LESS_FOR_K = 45  # terms: the end of a large tile takes about as long as so many of them
-LESS_FOR_N = 30  # columns: flat tiles read all of a once more, which takes as long as so many of them
-LEAST_GAIN = 1.005  # that is expected
-LEAST = (1024, 1024, 512)  # rows, columns and terms of a sum, below which others have kernels for these
-FEWEST_ROUNDS = 2  # for fewer, OTHERS has other tiles
-MOST_IDLE = 1.05  # work of all multiprocessors over that of c, above which OTHERS is faster if it has tiles
+LESS_FOR_K = 45  # the end of a large tile takes about as long as so many terms
+LESS_FOR_N = 30  # flat tiles read all of a again, which takes as long as so many columns
+LEAST_GAIN = 1.005  # expected gain from which on the kernel here is used
+LEAST = (1024, 1024, 512)  # rows, columns, terms of a sum; other rungs have kernels for smaller products
+FEWEST_ROUNDS = 2  # OTHERS has other tiles for fewer rounds
+MOST_IDLE = 1.05  # work of whole rounds relative to that of c; above it, the smaller tiles of OTHERS win
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,11 @@ class Cut:
 
     tall: int  # columns of tall ones
     flat: int  # columns of flat ones, which cover the rest
-    clusters: int  # no more than rounds need
+    clusters: int  # no more than the number of rounds needs
 
 
 def rounds(count: int, at_once: int = CLUSTERS) -> int:
-    """Tiles that the busiest cluster computes."""
+    """The number of tiles of the busiest cluster."""
     return ceil_div(count, at_once)
 
 
@@ -69,7 +69,7 @@ def best(p: GemmShape) -> tuple[Cut, float]:
 
 
 def gain(p: GemmShape) -> float:
-    """The model: how many times as fast as OTHERS."""
+    """The model: the predicted speed relative to OTHERS."""
     cut, work = best(p)
     of_flat = rounds(ceil_div(p.m, ROWS) * ceil_div(p.n, FLAT) * p.batch)
     squares = ceil_div(p.m, SQUARE) * ceil_div(p.n, SQUARE) * p.batch
@@ -92,12 +92,12 @@ def choose(p: GemmShape) -> Cut | None:
 
 
 def refuses(p: GemmShape) -> str:
-    """What wgmma multiplies."""
+    """The text of the limit: wgmma multiplies elements of 16 bits."""
     return "it multiplies 16 bits, and dtype is fp32; gemm/v9 takes that" if p.dtype == "fp32" else ""
 
 
 def defines(p: GemmShape) -> dict[str, int]:
-    """The types and layouts, which the compiler has to know."""
+    """Compile-time constants: types, layouts, and the parameters of the tiles."""
     a_turned, b_turned = (letter == "t" for letter in p.layout)
     return {
         **{"TILE_K": TILE_K, "STAGES": STAGES, "TAIL": TAIL, "BAND": BAND, "THREADS": THREADS},
@@ -106,7 +106,7 @@ def defines(p: GemmShape) -> dict[str, int]:
 
 
 def plan(p: GemmShape) -> list[Launch | Call]:
-    """A cluster for each pair of tiles, or as many as there is room for; or a call."""
+    """A cluster for each pair of tiles, or as many as are resident at once; or a call of another rung."""
     cut = choose(p)
     if cut is None:
         return [Call(OTHERS, p, {name: name for name in p.arrays})]

@@ -1,12 +1,15 @@
 // gemm/v15_idle: gemm/v14_mixed for rows that start anywhere.
 //
-// Idea      gemm/v12_eighths reads a in place, but if n is odd, too, it first copies b. Here, only the columns of the
-//           first tiles are copied before the product, and the others while tiles are multiplied, by three warps that
-//           are idle in the warpgroup that loads. A flag for each 256 columns says that they are there. Tiles follow
-//           each other in bands of columns, the first of which is narrow, so that new columns are needed late. The
-//           tiles are those of gemm/v14_mixed. A pair of tiles has 256 rows of one class: rows e, e + PERIOD, e + 2
-//           PERIOD, ..., where PERIOD is 8, as in gemm/v12_eighths, or 16. The copy engine reads whole sectors of 32
-//           bytes. Rows e, e + 16, ... all start at the same place in a sector, and none touches one more than needed.
+// Idea      gemm/v12_eighths reads a in place, but if n is odd, too, it first copies b. Its tiles are also smaller than
+//           those of gemm/v14_mixed.
+//           - Only the columns of b for the first tiles are copied before the product. Three warps that are idle in the
+//             warpgroup that loads copy the others while tiles are multiplied. A flag for each 256 columns says that
+//             they are there. Tiles follow each other in bands of columns, the first of which is narrow, so that new
+//             columns are needed late.
+//           - The tiles are those of gemm/v14_mixed. A pair of tiles has 256 rows of one class: rows e, e + PERIOD, e +
+//             2 PERIOD, ..., where PERIOD is 8, as in gemm/v12_eighths, or 16. The copy engine reads whole sectors of
+//             32 bytes. If PERIOD is 16, the rows of a class all start at the same place in a sector, so none of their
+//             boxes touches more sectors than necessary.
 // Layout    as gemm/v12_eighths: rows of a are shifted in shared memory, and rows of b begin as much earlier.
 // Mapping   as gemm/v14_mixed. The step with the last terms of a tile is its first one, and has only as many products
 //           as it needs. A warp that copies takes six rows of 256 columns from a queue. Bulk copies bring them to

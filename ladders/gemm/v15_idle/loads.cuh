@@ -1,7 +1,7 @@
 // Part of kernel.cu: one thread of a block starts the copy engine.
 
 struct Loads {
-  // The copy engine sees PERIOD rows of a as one row: of classes with one row more than others, and of those.
+  // The copy engine sees PERIOD rows of a as one row. a_more is for classes that have one row more than others.
   const ptx::TensorMap &a_more, &a_less, &b;
   char* memory;
   ptx::mbarrier *full, *empty;
@@ -14,7 +14,7 @@ struct Loads {
     const int steps = order.steps(row);
     const Unit unit = order.unit(row);
     const ptx::TensorMap& a = unit.of < order.m % PERIOD ? a_more : a_less;
-    // A box outside the operand is slow to load. Rows and columns that are not stored are therefore loaded from inside
+    // A box outside the operand is slow to load. Boxes of rows and columns that are not stored start inside.
     const int y = min(unit.row + (Tile::TALL ? rank * 128 : 0), order.count(unit.of) - 1);
     const int last = (n - 1) / 64 * 64;
 #pragma unroll 1

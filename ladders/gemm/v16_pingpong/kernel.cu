@@ -2,15 +2,19 @@
 //
 // Idea      While a block stores a tile, its tensor cores have nothing to do. Here each of two warpgroups has a tile of
 //           its own ("ping-pong"): while one stores, the other one multiplies. A tile of half the size also fills
-//           rounds better. Where k is long, both warpgroups compute one tile together, because a larger tile needs
-//           fewer bytes. Traces showed that more time was lost elsewhere. (1) If one thread starts the copies, chosen
-//           by its index, the compiler moves the arguments of each copy to uniform registers in a loop, which takes 170
-//           clocks. A warp that agrees on them, with ptx::elect(), takes about 60. (2) If the warps that multiply give
-//           stages back to other blocks of a cluster, a step takes 90 clocks longer. Another warp does that for them.
-//           (3) A release of the cluster's first barrier is a fence, which takes 1,000 clocks; mbarriers do not need
-//           it. (4) The last barrier of a cluster takes 1,300. It is not needed if stages that nobody fills again are
-//           not given back. (5) Warpgroups can wait for the first stage as soon as it is requested, instead of all
-//           stages. (6) The last tile of a block is staged as a whole, with one barrier for all of its pieces.
+//           rounds better. If k is long, both warpgroups compute one tile together, because a larger tile needs fewer
+//           bytes. Traces showed that more time was lost elsewhere:
+//           1. If the thread that starts the copies is chosen by its index, the compiler moves the arguments of each
+//              copy to uniform registers in a loop, which takes 170 clocks. If a warp agrees on them, with
+//              ptx::elect(), it takes about 60.
+//           2. If the warps that multiply give stages back to other blocks of a cluster, a step takes 90 clocks longer.
+//              Another warp does that for them.
+//           3. A release at the first barrier of the cluster is a fence, which takes 1,000 clocks. mbarriers do not
+//              need it.
+//           4. The last barrier of a cluster takes 1,300. It is not needed if stages that nobody fills again are not
+//              given back.
+//           5. Warpgroups can wait for the first stage as soon as it is requested, instead of all stages.
+//           6. The last tile of a block is staged as a whole, with one barrier for all of its pieces.
 // Layout    as gemm/v11_ahead: the rows of the instruction are columns of c. Stages have ROWS rows of a and COLUMNS
 //           columns of b, and there are as many as fit, up to 16.
 // Mapping   a block on each multiprocessor, clusters of up to eight. Warpgroups 0 and 1 multiply, 64 or 128 columns
@@ -20,12 +24,14 @@
 //           1496 x 3072 x 240: 2.2 GFLOP, 0.0022 ms, but 17.8 MB of which 9.2 are stored: 0.0053 ms at 3.35 TB/s.
 // Gain      over gemm/v11_ahead: 3 to 20 % where k is shorter than 400, from turns.
 // Limits    as gemm/v11_ahead. Products of fewer than 2e8 terms are left to other rungs, which start faster.
-// Hazards   as gemm/v11_ahead. In addition: the turns are needed for correct results, not only for speed. A warpgroup
-//           waits for a stage by the parity of its phase, and would not notice that it is two phases early. When it is
-//           its turn, the other warpgroup has seen all earlier phases. The last tile is staged where the stages were,
-//           when all products of the block are complete. A block may end before the other blocks of its cluster. Copies
-//           of other blocks to it are complete, because it has waited for them. What arrives at its mbarriers is
-//           awaited by its own loads, as stages that are not filled again are not given back.
+// Hazards   as gemm/v11_ahead. In addition:
+//           - The turns are needed for correct results, not only for speed. A warpgroup waits for a stage by the parity
+//             of its phase, and would not notice that it is two phases early. When it is its turn, the other warpgroup
+//             has seen all earlier phases.
+//           - The last tile is staged where the stages were, when all products of the block are complete.
+//           - A block may end before the other blocks of its cluster. Copies of other blocks to it are complete,
+//             because it has waited for them. All arrivals at its mbarriers have been awaited by its own loads, because
+//             stages that are not filled again are not given back.
 // Source    CUTLASS, "KernelTmaWarpSpecializedPingpong"; PTX ISA, "elect.sync", "mbarrier.arrive".
 #include <mini_dnn/lines.cuh>
 #include <mini_dnn/ptx_elect.cuh>

@@ -19,7 +19,7 @@ struct Loads {
     p.at = -shift_of(p.entry);
   }
 
-  // Asks for stages of a or b, until there are no more or `last` of them have been requested.
+  // Requests stages of a or b, until there are no more or `last` of them have been requested.
   template <bool is_a>
   __device__ __forceinline__ void until(Progress& p, int last) const {
     const int down = rank % SHARE_B, beside = rank / SHARE_B;  // place of this block in the cluster
@@ -65,8 +65,8 @@ struct Loads {
 
   // When this block has read a stage, tells the blocks that fill it: those below and beside this one, and itself. The
   // warps that multiply do not do that themselves, because arriving at another block takes them longer than a short
-  // step. Stages that nobody fills again are not given back: so all that arrives at a block is awaited by its loads,
-  // and a block may end before the others.
+  // step. Stages that nobody fills again are not given back, so a block's loads await everything that arrives at it,
+  // and it may end before the others.
   __device__ __forceinline__ void give_back() const {
     const int lane = threadIdx.x % 32, down = rank % SHARE_B, beside = rank / SHARE_B;
     const int other = lane - SHARE_B + (lane - SHARE_B >= beside);

@@ -1,6 +1,6 @@
 // Part of kernel.cu: the products of a tile.
 
-// This warp has read a stage.
+// Signals that this warp has read a stage.
 __device__ __forceinline__ void release(Ring& ring, int index) {
   if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive((SHARE > 1 ? ring.read : ring.empty) + index);
 }

@@ -1,4 +1,4 @@
-"""gemm/v16_pingpong: warpgroups that multiply in turn, or together, and copies that cost them nothing."""
+"""gemm/v16_pingpong: warpgroups that multiply in turn, or together; other warps start the copies."""
 
 from functools import cache
 
@@ -20,16 +20,16 @@ from mini_dnn.plans.gemm_tiles import (
 )
 from mini_dnn.variant import Call, Launch, TensorMap, Variant, ceil_div
 
-OTHERS = "gemm/v15_idle"  # takes what the kernel here does not make faster
-UNIT = 8  # elements of 16 bits that the copy engine moves at least
-MOST_STAGES = 16  # of the ring
+OTHERS = "gemm/v15_idle"  # computes what the kernel here does not make faster
+UNIT = 8  # elements of 16 bits in 16 bytes, the smallest piece that the copy engine moves
+MOST_STAGES = 16  # stages of the ring
 SHARED_BYTES = 226 * 1024  # of a block, for stages and pieces of c
-LEAST_ROWS = 32  # of a piece of c, if a tile has so many
+LEAST_ROWS = 32  # rows of a piece of c, if a tile has so many
 AHEAD = 2  # stages of b that are loaded before the wait, if b is constant
-BAND = 16  # rows of tiles
+BAND = 16  # rows of tiles in a band; tiles are computed band after band
 LINE = 128  # bytes of a row of a piece: 64 columns
 THREADS = 384  # two warpgroups that multiply, and one whose warps move data
-LEAST_WORK = 2e8  # products: below that, other rungs start faster
+LEAST_WORK = 2e8  # multiply-adds: for less work, other rungs start faster
 
 # Times of other rungs relative to the model of their tiles: medians of 125 products on H100s
 RELATIVE = {WIDE: 1.16, ROUNDS: 1.21, PARTS: 0.87, SMALL: 1.0}
@@ -56,7 +56,7 @@ def relative(tile: Tile, p: GemmShape) -> float:
 
 @cache
 def choose(p: GemmShape) -> Tile | None:
-    """The tile that the model finds fastest; None if another rung has a faster one."""
+    """The tile that the model predicts to be fastest; None if another rung has a faster one."""
     lines = p.layout[0] == "n" and not any(pitch % UNIT for pitch in p.pitches)
     if p.out == "fp32" or p.beta or not lines or 1 in (p.m, p.n) or p.batch * p.m * p.n * p.k < LEAST_WORK:
         return None
@@ -66,12 +66,12 @@ def choose(p: GemmShape) -> Tile | None:
 
 
 def stages(tile: Tile) -> int:
-    """Stages of the ring: as many as fit beside pieces of c."""
+    """The number of stages of the ring: as many as fit beside pieces of c."""
     return min(MOST_STAGES, (SHARED_BYTES - 2 * LINE * min(tile.rows, LEAST_ROWS)) // tile.step_bytes)
 
 
 def pieces(tile: Tile) -> tuple[int, int]:
-    """Rows of a piece of c, and buffers for pieces of each warpgroup, as large as fit."""
+    """The rows of a piece of c, and the number of buffers of each warpgroup: as many as fit."""
     room = (SHARED_BYTES - stages(tile) * tile.step_bytes) // (2 * LINE)
     heights = [rows for rows in range(16, tile.rows + 1, 16) if tile.rows % rows == 0]
     fitting = [(rows, count) for rows in heights for count in (1, 2) if rows * count <= min(room, tile.rows)]
@@ -79,13 +79,13 @@ def pieces(tile: Tile) -> tuple[int, int]:
 
 
 def refuses(p: GemmShape) -> str:
-    """What wgmma multiplies."""
+    """The text of the limit: wgmma multiplies elements of 16 bits."""
     return "it multiplies 16 bits, and dtype is fp32; gemm/v9 takes that" if p.dtype == "fp32" else ""
 
 
 def defines(p: GemmShape) -> dict[str, int]:
-    """The tile, types and layouts, which the compiler has to know."""
-    tile = choose(p) or OF_PLAYERS[0]  # the same for all problems that do not look at it
+    """Compile-time constants: the tile, types and layouts."""
+    tile = choose(p) or OF_PLAYERS[0]  # the same for all problems without one: fewer kernels
     piece, buffers = pieces(tile)
     return {
         **{"ROWS": tile.rows, "PAIRS": tile.pairs, "TILE_K": TILE_K, "THREADS": THREADS},
@@ -102,7 +102,7 @@ def defines(p: GemmShape) -> dict[str, int]:
 
 
 def maps(p: GemmShape, tile: Tile) -> list[TensorMap]:
-    """How tensor copies see a, b and c: entry, line, and place in the line. Halves are two entries."""
+    """The tensor maps of a, b and c: entry, line, place in the line. With `halves`, there are two entries."""
     boxes = (tile.rows // tile.share_a, 64 // tile.share_b, pieces(tile)[0])
     found = []
     for name, height, pitch, length in zip("abc", boxes, p.pitches, p.lengths, strict=True):
@@ -115,14 +115,14 @@ def maps(p: GemmShape, tile: Tile) -> list[TensorMap]:
 
 
 def plan(p: GemmShape) -> list[Launch | Call]:
-    """Blocks or clusters that take tile after tile, or a call."""
+    """Blocks or clusters that process tile after tile, or a call of another rung."""
     tile = choose(p)
     if tile is None:
         return [Call(OTHERS, p, {name: name for name in p.arrays})]
     piece, buffers = pieces(tile)
     shared = stages(tile) * tile.step_bytes + 2 * buffers * piece * LINE
     rounds = ceil_div(tile.count(p), AT_ONCE[tile.cluster])
-    blocks = ceil_div(tile.count(p), rounds) * tile.cluster  # no more than rounds need
+    blocks = ceil_div(tile.count(p), rounds) * tile.cluster  # no more than the number of rounds needs
     m, batch = (p.m // 2, 2) if tile.halves else (p.m, p.batch)
     args = (*maps(p, tile), m, p.n, p.k, batch, float(p.alpha))
     return [Launch("gemm_pingpong", (blocks,), (THREADS,), args, shared, cluster=tile.cluster, early=True)]

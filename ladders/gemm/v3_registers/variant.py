@@ -4,13 +4,13 @@ from mini_dnn.ops.gemm import CODES, GemmShape
 from mini_dnn.variant import Launch, Variant, ceil_div
 
 TILE = 128  # rows and columns of c in a block
-TILE_K = 16  # terms of its sums in shared memory at a time
+TILE_K = 16  # terms of a sum that shared memory holds at a time
 THREADS = 256
-WIDE = 4  # elements that are read or written at once, where lines have a multiple of them
+WIDE = 4  # elements of a load or store, if lines have a multiple of four
 
 
 def defines(p: GemmShape) -> dict[str, int]:
-    """Tiles, types and layouts, which the compiler has to know, and how wide accesses may be."""
+    """Compile-time constants: tiles, types, layouts, and the widths of loads and stores."""
     a_turned, b_turned = (letter == "t" for letter in p.layout)
     lines = zip(("A_WIDE", "B_WIDE", "C_WIDE"), p.lengths, p.pitches, strict=True)
     return {
@@ -23,7 +23,7 @@ def defines(p: GemmShape) -> dict[str, int]:
 def plan(p: GemmShape) -> list[Launch]:
     """One launch: a block for each tile of c, along the rows of tiles; the batch along z."""
     grid = (ceil_div(p.m, TILE) * ceil_div(p.n, TILE), 1, p.batch)
-    c0 = "c0" if p.beta else "c"  # what is not read
+    c0 = "c0" if p.beta else "c"  # without beta any buffer will do: it is not read
     args = ("a", "b", c0, "c", p.m, p.n, p.k, *p.pitches, float(p.alpha), float(p.beta))
     return [Launch("gemm", grid, (THREADS,), args)]
 

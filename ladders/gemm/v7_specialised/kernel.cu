@@ -29,7 +29,7 @@ constexpr int CONSUMERS = ROWS / 64, BOX_BYTES = 64 * TILE_K * 2;  // a box: 64 
 constexpr int A_BYTES = ROWS * TILE_K * 2, B_BYTES = COLUMNS * TILE_K * 2, STAGED_BYTES = 4096;  // of a warp
 static_assert(TILE_K == 64 && THREADS == CONSUMERS * 128 + 32, "consumers, then the producer's warp");
 
-struct Stage {  // of the ring, and the parity of its phase
+struct Stage {  // a stage of the ring, and the parity of its phase
   int index = 0, parity = 0;
   __device__ __forceinline__ void next() {
     if (++index == STAGES) index = 0, parity ^= 1;

@@ -10,47 +10,47 @@ from mini_dnn.ops.gemm import CODES, GemmShape
 from mini_dnn.variant import Launch, TensorMap, Variant, ceil_div
 
 TILE_K = 64  # terms of a sum in a stage: rows of 128 bytes
-LINE = 64  # elements of 16 bits in a line of the cache
-UNIT = 8  # elements of 16 bits that the copy engine moves at least
-STAGED_BYTES = 4096  # of a warp: two parts of 16 rows and 64 columns of c on their way out
+LINE = 64  # elements of 16 bits in a cache line
+UNIT = 8  # elements of 16 bits in 16 bytes, the smallest piece that the copy engine moves
+STAGED_BYTES = 4096  # of a warp: two parts of 16 rows and 64 columns of c before they are stored
 COPIERS = 256  # threads of a block that copies lines, or multiplies by a vector
-COPIED = 4  # units that a thread of those has on their way
-DIRECT, BY_TENSOR, BY_ROWS = range(3)  # how c goes out
+COPIED = 4  # parts of eight elements that such a thread has in flight
+DIRECT, BY_TENSOR, BY_ROWS = range(3)  # how c is stored
 
-# One H100 or H200. There is one block per multiprocessor, as each takes nearly all shared memory. A cluster
-# lies within a GPC, into which not every number of blocks fits.
-AT_ONCE = {1: 132, 2: 66, 4: 30}
-FMA_CLOCK = 2048  # products and sums per clock of a multiprocessor's tensor cores
-BYTES_CLOCK = 55  # that a multiprocessor takes in from L2
-START_CLOCKS = 4350  # launch, first loads, last stores: what a product of 64 k takes
-STORE_CLOCK = 16  # elements of c that leave a multiprocessor in a clock
-ROWS_CLOCKS = 725  # to write 64 columns where rows of c start anywhere: all warps at once
-SPLIT_CLOCKS, SPLIT_CLOCK = 1000, 8  # to hand over sums and add them up; and for how many of them one more
-SHARE_CLOCKS = 600  # until all blocks of a cluster are there
-HAND_CLOCKS, LOADER_CLOCKS = 2500, 440  # what START_CLOCKS is by hand, and more for each warpgroup that loads
-TURN_CLOCKS = 2600  # until 64 rows and 64 columns of a step have come through registers
-HAND_PITCH = 1 << 24  # beyond that, places in a box do not fit an int
-PACK_CLOCKS = 4000  # to copy odd operands to aligned lines: a launch of its own
-PACK_BYTES_CLOCK = 1800  # of all multiprocessors, read and written
-MHZ = 1755
+# One H100 or H200. There is one block per multiprocessor, because each takes nearly all shared memory. The
+# blocks of a cluster are in one GPC, so clusters of four cannot use all multiprocessors.
+AT_ONCE = {1: 132, 2: 66, 4: 30}  # resident clusters, by the number of their blocks
+FMA_CLOCK = 2048  # multiply-adds per clock of a multiprocessor's tensor cores
+BYTES_CLOCK = 55  # bytes per clock that a multiprocessor receives from L2
+START_CLOCKS = 4350  # launch, first loads and last stores: the time of a product with k = 64
+STORE_CLOCK = 16  # elements of c that a multiprocessor stores per clock
+ROWS_CLOCKS = 725  # to store 64 columns if rows of c start anywhere; all warps store at once
+SPLIT_CLOCKS, SPLIT_CLOCK = 1000, 8  # to exchange and add sums: once, and sums per additional clock
+SHARE_CLOCKS = 600  # until all blocks of a cluster have started
+HAND_CLOCKS, LOADER_CLOCKS = 2500, 440  # instead of START_CLOCKS if threads load, and for each such warpgroup
+TURN_CLOCKS = 2600  # to load 64 rows and 64 columns of a step through registers
+HAND_PITCH = 1 << 24  # with larger pitches, offsets in a box do not fit in an int
+PACK_CLOCKS = 4000  # for the launch that copies odd operands to aligned lines
+PACK_BYTES_CLOCK = 1800  # bytes per clock that it reads and writes, on all multiprocessors
+MHZ = 1755  # the clock rate for which these numbers hold
 
 
 @dataclass(frozen=True)
 class Tile:
-    """A tile of c, how many steps of k are on their way, and what a cluster shares.
+    """A tile of c, the number of stages of its ring, and what the blocks of a cluster share.
 
     Parameters
     ----------
     rows, columns
-        Of c in a block.
+        Of the tile.
     stages
-        Of the ring.
+        The number of stages of the ring.
     share
         Blocks below each other that share columns of b.
     split
         Blocks that share the k of a tile.
     loaders
-        Warpgroups that load operands by hand, wherever their lines start; 0: the copy engine does it.
+        Warpgroups that load operands whose lines may start anywhere. If it is 0, the copy engine loads.
     """
 
     rows: int
@@ -62,20 +62,20 @@ class Tile:
 
     @property
     def cluster(self) -> int:
-        """Blocks of a cluster."""
+        """The number of blocks of a cluster."""
         return self.share * self.split
 
     @property
     def step_bytes(self) -> int:
-        """Of a stage."""
+        """The number of bytes of a stage."""
         return (self.rows + self.columns) * TILE_K * 2
 
     def clusters(self, p: GemmShape) -> int:
-        """Clusters that the problem gives work to."""
+        """The number of clusters that have work."""
         return ceil_div(p.m, self.rows * self.share) * ceil_div(p.n, self.columns) * p.batch
 
     def microseconds(self, p: GemmShape) -> float:
-        """The model: rounds of tiles, each as long as its products or its loads, whichever take longer."""
+        """The model of the time: rounds of tiles, each as long as its products or its loads."""
         rounds = ceil_div(self.clusters(p), AT_ONCE[self.cluster])
         steps = ceil_div(ceil_div(p.k, TILE_K), self.split)
         store = self.rows * self.columns / self.split / STORE_CLOCK
@@ -112,7 +112,7 @@ TILES = (
 
 @cache
 def choose(p: GemmShape) -> Tile:
-    """The tile that the model finds fastest; the first of several."""
+    """The tile that the model predicts to be fastest, or the first of several."""
     by_hand = bool(odd_lines(p)) and max(p.pitches) < HAND_PITCH
     possible = [t for t in TILES if by_hand or not t.loaders]
     possible = [t for t in possible if ceil_div(p.k, TILE_K) >= t.split and t.clusters(p) <= at_once(t)]
@@ -120,17 +120,17 @@ def choose(p: GemmShape) -> Tile:
 
 
 def at_once(tile: Tile) -> float:
-    """Most clusters: those that split k take one tile each, and must be there at once to be of use."""
+    """The most clusters. Clusters that split k have one tile each, and all must be resident at once."""
     return AT_ONCE[tile.cluster] if tile.split > 1 else float("inf")
 
 
 def is_vector(p: GemmShape) -> bool:
-    """Whether an operand is a vector: then nothing of the other one is used twice."""
+    """Whether an operand is a vector. Each element of the other one is then used only once."""
     return p.m == 1 or p.n == 1
 
 
 def refuses(p: GemmShape) -> str:
-    """What wgmma multiplies."""
+    """The text of the limit: wgmma multiplies elements of 16 bits."""
     return "it multiplies 16 bits, and dtype is fp32; gemm/v9 takes that" if p.dtype == "fp32" else ""
 
 
@@ -142,20 +142,20 @@ def odd_lines(p: GemmShape) -> list[str]:
 
 
 def odd(p: GemmShape) -> list[str]:
-    """Those of them that are copied to lines that do."""
+    """Operands that are copied to aligned lines: the odd ones, unless threads load them."""
     found = odd_lines(p)
     return [] if found and choose(p).loaders else found
 
 
 def pack_clocks(p: GemmShape) -> float:
-    """The model: what it takes to copy odd operands."""
+    """The model of the time for copies of odd operands, in clocks."""
     found = odd_lines(p)
     moved = sum(4 * p.arrays[name].shape[1] * packed_pitch(p, name) * p.batch for name in found)
     return PACK_CLOCKS + moved / PACK_BYTES_CLOCK if found else 0
 
 
 def packed_pitch(p: GemmShape, name: str) -> int:
-    """Elements from line to line of a copy: each starts with a line of the cache, and L2 reads none twice."""
+    """The pitch of a copy. Lines start with a cache line, so no cache line belongs to two of them."""
     return ceil_div(p.lengths["ab".index(name)], LINE) * LINE
 
 
@@ -169,14 +169,14 @@ def scratch(p: GemmShape) -> dict[str, Array]:
 
 
 def store(p: GemmShape) -> int:
-    """How c goes out: tensor copies need aligned lines of 16 bits, and cannot add."""
+    """How c is stored. Tensor copies need aligned lines of 16 bits, and cannot add c0."""
     if p.out == "fp32" or p.beta or is_vector(p) or choose(p).split > 1:
         return DIRECT
     return BY_TENSOR if p.pitches[2] % UNIT == 0 and not choose(p).loaders else BY_ROWS
 
 
 def defines(p: GemmShape) -> dict[str, int]:
-    """The tile, types and layouts, which the compiler has to know, and how c is written."""
+    """Compile-time constants: the tile, types, layouts, and how c is stored."""
     tile = choose(p)
     a_turned, b_turned = (letter == "t" for letter in p.layout)
     return {
@@ -185,7 +185,7 @@ def defines(p: GemmShape) -> dict[str, int]:
         **{"IN_TYPE": CODES[p.dtype], "OUT_TYPE": CODES[p.out], "A_TURNED": a_turned, "B_TURNED": b_turned},
         **{"STORE": store(p), "BY_TENSOR": BY_TENSOR, "BY_ROWS": BY_ROWS, "LOADERS": tile.loaders},
         **{"COPIERS": COPIERS, "COPIED": COPIED},
-        # the same for all problems that do not look at them: fewer kernels to compile
+        # the same for all problems that do not use them, so that fewer kernels are compiled
         "C_PAIRS": store(p) == DIRECT and p.pitches[2] % 2 == 0,
         "PARTS_OF_K": parts_of_k(p) if is_vector(p) else 1,
         "X_EIGHTS": is_vector(p) and matrix(p)[1] % UNIT == 0,
@@ -194,12 +194,12 @@ def defines(p: GemmShape) -> dict[str, int]:
 
 
 def threads(tile: Tile) -> int:
-    """Of a block: warpgroups that multiply, and a warp that copies or warpgroups that load."""
+    """Threads of a block: warpgroups that multiply, and a warp that copies or warpgroups that load."""
     return tile.rows // 64 * 128 + (tile.loaders * 128 or 32)
 
 
 def operand(p: GemmShape, name: str) -> TensorMap:
-    """How tensor copies see an operand, or its copy: lines in boxes of 64 by 64 elements."""
+    """The tensor map of an operand or of its copy: lines, in boxes of 64 by 64 elements."""
     number, lines = "ab".index(name), p.arrays[name].shape[1]
     packed = name in odd(p)
     pitch = packed_pitch(p, name) if packed else p.pitches[number]
@@ -216,18 +216,18 @@ def pack(p: GemmShape) -> list[Launch]:
         pitch = packed_pitch(p, name)
         args += (name, f"{name}_packed", lines, p.lengths[number], p.pitches[number], pitch)
         blocks += ceil_div(lines * ceil_div(p.lengths[number], UNIT), COPIERS * COPIED)
-    if len(odd(p)) == 1:  # of the other one nothing
+    if len(odd(p)) == 1:  # the other operand is not copied
         args += (*args[:2], 0, 0, 0, 0)
     return [Launch("repitch", (blocks,), (COPIERS,), args, early=True)] if blocks else []
 
 
 def matrix(p: GemmShape) -> tuple[str, int]:
-    """Which operand is the matrix where the other one is a vector, and its pitch."""
+    """The operand that is the matrix if the other one is a vector, and its pitch."""
     return ("b", p.pitches[1]) if p.m == 1 else ("a", p.pitches[0])
 
 
 def vector_step(p: GemmShape) -> int:
-    """Elements from one term to the next in the operand that is a vector."""
+    """The distance between two terms of the vector, in elements."""
     number = 0 if p.m == 1 else 1  # a row of a, or a column of b
     beside = p.layout[number] == "nt"[number]
     return 1 if beside else p.pitches[number]
@@ -241,12 +241,12 @@ def vector_eights(p: GemmShape) -> bool:
 
 
 def parts_of_k(p: GemmShape) -> int:
-    """Blocks of a cluster that share the k of a product with a vector: each has 256 terms or more."""
+    """The number of blocks that share the k of a product with a vector. Each has 256 terms or more."""
     return next((parts for parts in (8, 4, 2) if p.k >= 256 * parts), 1)
 
 
 def by_vector(p: GemmShape) -> Launch:
-    """The launch where an operand is a vector."""
+    """The launch for a product with a vector."""
     x, pitch = matrix(p)
     v = "a" if x == "b" else "b"
     lines = p.n if x == "b" else p.m
@@ -254,7 +254,7 @@ def by_vector(p: GemmShape) -> Launch:
     v_step = vector_step(p)
     c_step = 1 if x == "b" else p.pitches[2]  # elements from one sum to the next
     entries = [p.arrays[name].shape[1] * p.pitches["abc".index(name)] for name in (x, v, "c")]
-    c0 = "c0" if p.beta else "c"  # what is not read
+    c0 = "c0" if p.beta else "c"  # without beta any buffer will do: it is not read
     numbers = (*(np.int64(count) for count in entries), float(p.alpha), float(p.beta))
     args = (x, v, c0, "c", lines, p.k, pitch, v_step, c_step, *numbers)
     in_rows = (x == "a") == (lying[x] == "n")
@@ -266,11 +266,11 @@ def by_vector(p: GemmShape) -> Launch:
 
 
 def plan(p: GemmShape) -> list[Launch]:
-    """Odd operands are copied, then a cluster for each tile, or as many as there is room for."""
+    """The copy of odd operands, then a cluster for each tile, or as many as are resident at once."""
     if is_vector(p):
         return [by_vector(p)]
     tile = choose(p)
-    c0 = "c0" if p.beta else "c"  # what is not read
+    c0 = "c0" if p.beta else "c"  # without beta any buffer will do: it is not read
     factors = (p.batch, float(p.alpha), float(p.beta))
     if tile.loaders:
         kernel, args = "gemm_by_hand", ("a", "b", c0, "c", p.m, p.n, p.k, *p.pitches, *factors)

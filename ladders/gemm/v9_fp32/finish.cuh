@@ -9,8 +9,8 @@ struct __align__(16) TwoLines {
   Line line[2];
 };
 
-// An element of c. In double, as products and partial sums may be beyond fp32. A warp for each element would be faster,
-// but ptxas makes the loop of products slower if lanes exchange values after it.
+// An element of c, in double, because products and partial sums may be beyond fp32. A warp for each element would be
+// faster, but ptxas makes the loop of products slower if lanes exchange values after it.
 __device__ __noinline__ float plain(const Operands& x, int entry, int row, int column) {
   const float* const a = x.a + (long long)entry * (A_LINES ? x.k : x.m) * x.a_pitch;
   const float* const b = x.b + (long long)entry * (B_LINES ? x.k : x.n) * x.b_pitch;
@@ -38,7 +38,7 @@ __device__ __forceinline__ void finish(float (&total)[groups][4], const Operands
                                        const sums::Matrix<float>& to, int entry, int row, int column) {
   const int lane = threadIdx.x % 32, first_row = row + lane / 4, first_column = column + lane % 4 * 2;
   const Line rows[2] = {of_a[first_row], of_a[first_row + 8]};
-  unsigned doubt = 0;  // the largest one of the columns
+  unsigned doubt = 0;  // the largest doubt of a column
 #pragma unroll
   for (int i = 0; i < groups; i++) {  // lines beyond a and b have factors, too
     const TwoLines columns = *reinterpret_cast<const TwoLines*>(of_b + first_column + 8 * i);

@@ -1,10 +1,10 @@
-// Part of kernel.cu: the range of a line, and what halves may lose of it.
+// Part of kernel.cu: the range of a line, and how much of it halves may lose.
 
 constexpr int SPREAD = 16;  // a line is uneven if its nonzero elements are more powers of two apart than this
 constexpr int FAR = 15;     // powers of two, see Hazards in kernel.cu
 constexpr float LEAST_SUM = 1 << 13;
 
-// What the product has to know of a line.
+// What the product has to know about a line.
 struct __align__(8) Line {
   float inverse;   // of its factor
   unsigned doubt;  // twice the sum of the distances of its elements, at most EXTREME, and odd if it is uneven

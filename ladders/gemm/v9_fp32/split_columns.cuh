@@ -1,6 +1,6 @@
 // Part of kernel.cu: an operand whose lines are columns.
 
-// Before find_ranges.
+// Runs before find_ranges.
 extern "C" __global__ void __launch_bounds__(SPLITTERS) clear(Range* ranges, int count) {
   const int i = blockIdx.x * SPLITTERS + threadIdx.x;
   ptx::grid_wait();

@@ -1,4 +1,4 @@
-"""gemm/v9_fp32: fp32 accuracy from three products of halves, whose sums are promoted in time."""
+"""gemm/v9_fp32: fp32 accuracy from three products of halves, whose sums are promoted every 64 terms."""
 
 from functools import cache
 
@@ -7,36 +7,36 @@ from mini_dnn.ops.gemm import GemmShape
 from mini_dnn.variant import Launch, Variant, ceil_div
 
 ROWS = 128  # of c in a block
-WIDE, NARROW = 192, 128  # columns of c in a block, of tiles of two widths
-BOX = 64  # lines whose halves lie together
+WIDE, NARROW = 192, 128  # columns of wide and of narrow tiles
+BOX = 64  # lines of a box, whose halves are stored together
 CHUNK = 32  # terms of a sum in a stage
 STAGES = 5
-BAND = 16  # rows of tiles that are taken together
-MULTIPROCESSORS = 132  # of an H100 or H200; a block each, as each takes nearly all shared memory
+BAND = 16  # rows of tiles in a band; tiles are computed band after band
+MULTIPROCESSORS = 132  # of an H100 or H200; a block each, because each takes nearly all shared memory
 THREADS = 384  # two warpgroups that multiply, one that copies
 SPLITTERS = 256  # threads of a block that splits floats
-RANGE_PARTS = 64  # of k, for each of which a block looks for the largest elements
-NARROW_COST = 1.045  # time a column, measured, where 1 is that of wide tiles
+RANGE_PARTS = 64  # the most parts of k, in each of which a block finds the ranges of columns
+NARROW_COST = 1.045  # the measured time per column of narrow tiles, relative to wide ones
 BOX_BYTES = BOX * CHUNK * 2 * 2
 
 
 def beside(p: GemmShape) -> tuple[bool, bool]:
-    """Whether the lines of a (its rows) and of b (its columns) lie beside each other, k after k."""
+    """Whether the lines of a (its rows) and of b (its columns) are adjacent in memory, k after k."""
     return p.layout[0] == "t", p.layout[1] == "n"
 
 
 def chunks(p: GemmShape) -> int:
-    """Stages for a tile: sums of two of them are promoted together."""
+    """The number of stages of a tile. It is even, as the sums of two stages are promoted together."""
     return 2 * ceil_div(p.k, 2 * CHUNK)
 
 
 @cache
 def widths(rows: int, n: int) -> tuple[int, int]:
-    """How many columns of tiles are wide, and how many narrow, for the shortest time of the busiest block.
+    """The numbers of wide and of narrow columns of tiles that give the busiest block the least work.
 
-    Block i takes tiles i, i + MULTIPROCESSORS, ...; the wide ones come first. With ``rows`` rows of tiles.
-    Block 0 is the busiest: none has more tiles, or more wide ones. Of very many columns most are wide, and
-    only so many are tried narrow as make a difference to the last rounds.
+    There are ``rows`` rows of tiles, and the wide ones come first. Block i has tiles i, i + MULTIPROCESSORS,
+    and so on, so no block has more tiles than block 0, or more wide ones. If there are very many columns,
+    only those numbers of narrow ones are tried that change the last rounds.
     """
 
     def narrow(wide: int) -> int:
@@ -53,14 +53,14 @@ def widths(rows: int, n: int) -> tuple[int, int]:
 
 
 def lines(p: GemmShape) -> tuple[int, int]:
-    """Rows of a and columns of b that all tiles have, those beyond c among them."""
+    """The numbers of rows of a and of columns of b in all tiles, including those beyond c."""
     rows = ceil_div(p.m, ROWS)
     wide, narrow = widths(rows * p.batch, p.n)
     return rows * ROWS, wide * WIDE + narrow * NARROW
 
 
 def scratch(p: GemmShape) -> dict[str, Array]:
-    """Both operands as halves, and the factors that make floats of their products again."""
+    """Both operands as halves, and what the product has to know about their lines (see `Line`)."""
     found = {}
     for name, count, columns in zip("ab", lines(p), beside(p), strict=True):
         found[f"{name}_boxes"] = Array((p.batch, count // BOX, chunks(p), BOX_BYTES // 2), "float16")
@@ -71,7 +71,7 @@ def scratch(p: GemmShape) -> dict[str, Array]:
 
 
 def defines(p: GemmShape) -> dict[str, int]:
-    """Tiles and layouts, which the compiler has to know, and whether c is written two elements at a time."""
+    """Compile-time constants: tiles, layouts, and whether elements of c are stored in pairs."""
     a_lines, b_lines = beside(p)
     return {
         **{"ROWS": ROWS, "WIDE": WIDE, "NARROW": NARROW, "BAND": BAND, "STAGES": STAGES},
@@ -81,7 +81,7 @@ def defines(p: GemmShape) -> dict[str, int]:
 
 
 def split(p: GemmShape, name: str) -> list[Launch]:
-    """The launches that make halves of an operand."""
+    """The launches that split an operand into halves."""
     number = "ab".index(name)
     length, pitch, count = (p.m, p.n)[number], p.pitches[number], lines(p)[number]
     wide_tiles = widths(ceil_div(p.m, ROWS) * p.batch, p.n)[0] if name == "b" else 0
@@ -101,10 +101,10 @@ def split(p: GemmShape, name: str) -> list[Launch]:
 
 
 def plan(p: GemmShape) -> list[Launch]:
-    """Both operands are split, then multiplied by as many blocks as there are multiprocessors, or tiles."""
+    """Both operands are split. Then a block for each multiprocessor, or for each tile, multiplies them."""
     rows = ceil_div(p.m, ROWS)
     wide, narrow = widths(rows * p.batch, p.n)
-    c0 = "c0" if p.beta else "c"  # what is not read
+    c0 = "c0" if p.beta else "c"  # without beta any buffer will do: it is not read
     made = tuple(f"{name}_{what}" for what in ("boxes", "known") for name in "ab")
     args = (*made, "a", "b", c0, "c", p.m, p.n, p.k, *p.pitches)
     args += (chunks(p), wide, narrow, p.batch, float(p.alpha), float(p.beta))

@@ -22,7 +22,7 @@
 constexpr int CONSUMERS = ROWS / 64, X_BYTES = ROWS * 128, W_BYTES = COLUMNS * 128, GROUPS = COLUMNS / 8;
 static_assert(THREADS == CONSUMERS * 128 + 128, "consumers, then the producer, which needs one thread");
 
-struct Stage {  // of the ring, and the parity of its phase
+struct Stage {  // a stage of the ring, and the parity of its phase
   int index = 0, parity = 0;
   __device__ __forceinline__ void next() {
     if (++index == STAGES) index = 0, parity ^= 1;
