@@ -21,8 +21,8 @@ struct Place {  // of a head in the tensor maps of the output and, without the p
 };
 
 struct Barriers {
-  ptx::mbarrier queries[SLOTS][TILES + 1];  // of a tile or the few; those of the first tile come with the first keys
-  ptx::mbarrier values[SLOTS];              // they have come, and the other keys
+  ptx::mbarrier queries[SLOTS][TILES + 1];  // of each tile, and the few; those of tile 0 come with the first keys
+  ptx::mbarrier values[SLOTS];              // the values and the other keys have come
   ptx::mbarrier empty[SLOTS], turn[TILES], few;
   Place place[SLOTS];
 

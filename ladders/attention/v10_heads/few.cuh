@@ -9,8 +9,8 @@ static_assert(!TAIL || KEYS == 200, "3 x 64 keys and 8 more");
 
 // Everything is transposed, so that the queries are the 8 columns of products: warp w has keys 16 w to 16 w + 15 of
 // each 64, and columns 16 w to 16 w + 15 of the values. Lane 4 g + t has keys (or columns) g and g + 8, queries 2 t and
-// 2 t + 1. Powers are an operand in shared memory, 256 bytes of 16 keys, which has no room for all: 6 x 16 keys come
-// first, and 7 x 16 then, of which the first four are in the place of the queries.
+// 2 t + 1. Powers are an operand in shared memory, 256 bytes for each 16 keys. There is no room for all 13 of these: 6
+// are multiplied first, and then 7. In both rounds, four of them are in the place of the queries.
 struct FewQueries {
   static constexpr int ALL = 13, ROUND = 6;
   const Block& block;
@@ -118,7 +118,7 @@ struct FewQueries {
     if (warp == 3) write(12, last);
     multiply(ROUND, ALL);
     ptx::wgmma_wait<0>(o);
-    meet();  // nor the others, in whose place the next maxima come
+    meet();  // nor the other powers, in whose place the next maxima are written
 #pragma unroll
     for (int r = 0; r < 2; r++) {
       const unsigned pair = ptx::transpose_8x8(ptx::pack_halves(o[0][2 * r] * factor[0], o[0][2 * r + 1] * factor[1]));

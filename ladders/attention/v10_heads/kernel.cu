@@ -1,25 +1,29 @@
 // attention/v10_heads: attention/v9_final for heads that fit into shared memory three at a time.
 //
-// Idea      With 197 tokens, q, k and v of a head are 76 KB, and a multiprocessor of an H200 has three heads of 384 to
-//           compute. All three fit into its shared memory, so no stage is waited for or given back. A row's scores for
-//           all keys fit into registers in two parts. Each part has its own largest score as the reference, so its
-//           largest power is 1, which halves represent exactly. The next head's first scores are multiplied while the
-//           results of the current one are stored. The 5 queries that 197 has after three tiles are the columns of
-//           products whose 64 rows are keys, or columns of values: that takes half of the products that a tile takes.
-// Layout    as attention/v9_final. A head comes in boxes: the queries of each tile, the keys of each part, the values.
-//           Results go through the place of their queries, and the copy engine stores them.
+// Idea      With 197 tokens, q, k and v of a head are 76 KB, and a multiprocessor of an H200 computes three of 384
+//           heads.
+//           - Three heads fit into shared memory, so no load waits for a free stage.
+//           - The scores of a row for all keys fit into registers in two parts. Each part has its own largest score as
+//             the reference, so its largest power is 1, which halves represent exactly. (A power is the exponential of
+//             a score minus its reference.)
+//           - The next head's first scores are multiplied while the results of the current one are stored.
+//           - After three tiles, 197 tokens have 5 more queries. They are the columns of products whose 64 rows are
+//             keys, or columns of values. This takes half of the products that a tile takes.
+// Layout    as attention/v9_final. A head is loaded in several boxes: the queries of each tile, the keys of each part,
+//           and the values. Results replace the queries in shared memory, from where the copy engine stores them.
 // Mapping   a block on each multiprocessor; head i -> block i % blocks; tile g of 64 queries -> warpgroup g; the few
 //           queries after the tiles -> the fourth warpgroup, one thread of which starts all copies.
 // Roofline  32 x 12 heads of 197 tokens of 64: 39 MB, 0.009 ms at 4.3 TB/s. A head takes 2,500 clocks of the tensor
 //           cores and 2,500 clocks of exponentials.
-// Gain      over attention/v9_final at 197 tokens: 0.004 ms, because nothing but data is waited for.
+// Gain      over attention/v9_final at 197 tokens: 0.004 ms, because the kernel waits only for data.
 // Limits    halves; sm_90a; 64 numbers, 137 to 200 tokens and no mask. attention/v9_final is called for the others.
-// Hazards   If all heads are requested at the start, the values of the first one come 0.5 us later: a block requests a
-//           head when the keys of the one before have come. The last product of 200 keys with values takes 16 keys. The
-//           powers of the last 8 are 0, but shared memory behind the values may hold NaN, so the descriptor of that
-//           product continues at zeros. Of the registers that a tile has, 149 of 152 are used: with parts of 112 and 88
-//           keys the compiler serialises the products (ptxas reports C7512). A warp replaces its rows of queries by
-//           results under the same assumption about its part of a product as in attention/v9_final.
+// Hazards   If all heads were requested at the start, the values of the first one would arrive 0.5 us later. A block
+//           therefore requests a head when the keys of the previous one have arrived. The last product of 200 keys with
+//           values takes 16 keys. The powers of the last 8 are 0, but shared memory behind the values may hold NaN, so
+//           the descriptor of that product continues at zeros. Of the registers that a tile has, 149 of 152 are used:
+//           with parts of 112 and 88 keys the compiler serialises the products (ptxas reports C7512). A warp replaces
+//           its rows of queries by results under the same assumption about its part of a product as in
+//           attention/v9_final.
 // Source    J. Shah et al., "FlashAttention-3", arXiv:2407.08608; PTX ISA, "wgmma".
 #include "few.cuh"
 
@@ -98,7 +102,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     ptx::wgmma_wait<1>(second.s);
     second.hide(T - FIRST);
     second.largest(raised, scale);
-    // No lower than this, so that o stays finite. Powers below 2^-8 need not fit so well.
+    // With this limit, o is multiplied by at most 2^8, and stays finite. Below it, powers are small and need fewer
+    // digits.
     for (int r = 0; r < 2; r++) raised[r] = fmaxf(raised[r], reference[r] - 8.0f);
     second.power(raised, total, scale);
     float factor[2];

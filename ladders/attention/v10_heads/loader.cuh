@@ -39,7 +39,7 @@ struct Loader {
     load(blockIdx.x, 0);
   }
   // Requests the next head into a slot that has not been used. If all were requested at the start, the first one would
-  // come later.
+  // arrive later.
   __device__ __forceinline__ void go_ahead() {
     const int head = blockIdx.x + begun * gridDim.x;
     if (loads && begun < SLOTS && head < block.heads) load(head, begun);

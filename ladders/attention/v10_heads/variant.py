@@ -5,9 +5,9 @@ import numpy as np
 from mini_dnn.ops.attention import AttentionShape
 from mini_dnn.variant import Call, Launch, TensorMap, Variant, ceil_div
 
-OTHERS = "attention/v9_final"  # takes what does not fit
+OTHERS = "attention/v9_final"  # computes what does not fit
 TILE, TILES = 64, 3  # queries of a warpgroup, and full warpgroups
-FEW, WARP_ROWS = 8, 16  # queries behind the tiles, at most; queries of a warp
+FEW, WARP_ROWS = 8, 16  # the most queries after the tiles; queries of a warp
 LEAST, MOST = 137, 200  # tokens: three tiles of queries, and three heads that fit into shared memory
 FIRST = 128  # keys of the first part; the others are the second part
 SLOTS = 3  # heads in shared memory
@@ -15,7 +15,7 @@ THREADS = (TILES + 1) * 128
 MULTIPROCESSORS = 132  # of an H100 or H200; a block each
 MORE, FEWER = 152, 56  # registers of a thread with a tile, and of another one
 BEHIND_BYTES = 1024 + 256 + 768  # zeros, barriers, and powers of the few queries
-LOG2_E = 1.4426950408889634  # powers of two are what the hardware has
+LOG2_E = 1.4426950408889634  # the hardware computes powers of two
 
 
 def fits(p: AttentionShape) -> bool:
@@ -44,7 +44,7 @@ def defines(p: AttentionShape) -> dict[str, int]:
 
 
 def tensor_map(p: AttentionShape, buffer: str, rows: int) -> TensorMap:
-    """Boxes of rows of a head: heads lie along the first axis, or the last if packed."""
+    """Boxes of rows of a head. Heads follow each other along the first axis, or the last if packed."""
     packed = p.layout == "packed"
     entry, head, token = p.out_strides if buffer == "o" else p.strides
     shape = (p.B, p.T, token) if packed else (p.B * p.H, p.T, p.d)
@@ -52,13 +52,13 @@ def tensor_map(p: AttentionShape, buffer: str, rows: int) -> TensorMap:
 
 
 def plan(p: AttentionShape) -> list[Launch | Call]:
-    """One launch of as many blocks as there are multiprocessors, or heads."""
+    """One launch with a block for each multiprocessor, or for each head if there are fewer."""
     if not fits(p):
         return [Call(OTHERS, p, {name: name for name in p.arrays})]
     q, k, v, o = p.buffers
     several = keys(p.T)
     boxes = ((q, TILE), (q, FEW), (k, FIRST), (k, several - FIRST), (v, several), (o, WARP_ROWS))
-    each = p.H if p.layout == "packed" else 1  # heads that lie side by side
+    each = p.H if p.layout == "packed" else 1  # heads that are side by side in a line
     args = (o, p.T, p.B * p.H, each, p.part, float(np.float32(p.factor * LOG2_E)))
     rows = TILES * TILE + (FEW if p.T > TILES * TILE else 0)
     shared = SLOTS * (rows + 2 * several) * 128 + BEHIND_BYTES

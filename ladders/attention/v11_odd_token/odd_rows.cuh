@@ -10,8 +10,8 @@
 // product only column 0 is used.
 constexpr int ODD_BYTES = 2 * 8 * 128, ODD_VALUE = 0, ODD_KEY = 8 * 128, ODD_QUERY = ODD_KEY + 2 * 128;
 
-// Keys are 64 times the number of tiles. So blocks of 96 end evenly if and only if tiles do in items of three;
-// otherwise (one tile more, 64 keys more) the last tile is split.
+// There are 64 keys for each tile. Therefore, the last block of 96 keys is full if and only if the last item of three
+// tiles is. Otherwise there is one tile more, which is split, and the last block has 64 keys.
 constexpr bool SPLIT = LAST != BLOCK;
 static_assert(D == 64 && GROUP_COUNT == 3 && BLOCK == 96 && (LAST == 96 || LAST == 64), "what the rest relies on");
 

@@ -1,4 +1,4 @@
-// The warps that do not multiply tiles: one requests copies, three compute the odd query.
+// The warps that do not multiply tiles: one starts copies, and three compute the odd query.
 #pragma once
 #include "odd_query.cuh"
 

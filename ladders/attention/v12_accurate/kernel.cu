@@ -2,13 +2,14 @@
 //
 // Idea      The error of attention/v11_odd_token comes from the rounding of powers to halves. (A power is the
 //           exponential of a score minus its row's reference.) cuDNN rounds them, too, but its reference is the largest
-//           score so far, whose power is exactly 1. Here, three things make up for that. First, a row gets a new
-//           reference if a power is so large that its rounding error alone matters: if a thread's powers of a block add
-//           up to more than five times as much as in the block that set the reference. With normal scores this is
-//           rare, so the loop still computes no maximum. Second, the powers of such a block and of the first one are
-//           added as floats. Third, the powers of 16 of the 96 keys of a block are multiplied without rounding: what
-//           rounding takes from a power is a half, too, and is the operand of one more product with the same values.
-//           This makes up for the rounding of powers that would be exact with a running maximum.
+//           score so far, whose power is exactly 1. Here, three things make up for that:
+//           1. A row gets a new reference if a power is so large that its rounding error alone matters: if a thread's
+//              powers of a block add up to more than five times its share in the block that set the reference. With
+//              normal scores this is rare, so the loop still computes no maximum.
+//           2. The powers of such a block and of the first one are added as floats.
+//           3. The powers of 16 of the 96 keys of a block are multiplied without rounding: what rounding takes from a
+//              power is a half, too, and is the operand of one more product with the same values. This makes up for the
+//              rounding of powers that would be exact with a running maximum.
 // Layout    as attention/v11_odd_token.
 // Mapping   as attention/v11_odd_token. 144 registers of a thread that multiplies: four for what rounding takes, and
 //           one for the limits of its two rows.

@@ -3,10 +3,10 @@
 // Idea      The largest errors of attention/v11_odd_token are in rows in which one power is a large part of the sum:
 //           its rounding error is not small beside those of many others. (A power is the exponential of a score minus
 //           its row's reference.) If a thread's powers of a block add up to more than five times its share of the
-//           first block, the row gets a new reference, as in attention/v12_accurate: the largest power is 1 then,
-//           which halves represent exactly. With normal scores, this happens in one of a thousand blocks of a warp. It
-//           needs a limit for each row. What attention/v12_accurate does for the median is left out: it multiplies
-//           what rounding takes from a sixth of the powers, which needs further products and registers.
+//           block that set the reference, the row gets a new one, as in attention/v12_accurate: the largest power
+//           is then 1, which halves represent exactly. With normal scores, this happens in one of a thousand blocks of
+//           a warp. It needs a limit for each row. What attention/v12_accurate does for the median is left out: it
+//           multiplies what rounding takes from a sixth of the powers, which needs further products and registers.
 // Layout    as attention/v11_odd_token. Its tile of a warpgroup is the base of that of attention/v12_accurate.
 // Mapping   as attention/v11_odd_token: three warpgroups multiply, and other warps load and compute the odd query.
 // Roofline  as attention/v11_odd_token: 32 x 12 heads of 1,025 tokens of 64 take 0.13 ms at 800 TFLOP/s.

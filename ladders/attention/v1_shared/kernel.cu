@@ -1,7 +1,7 @@
 // attention/v1_shared: attention/v0_naive with tiles of q, k and v in shared memory, for 16 queries at a time.
 //
-// Idea      16 queries need the same keys and values. The threads of a block load KEYS of them together. They compute
-//           each score once, share it, and multiply it by the values, so no work is repeated.
+// Idea      16 queries need the same keys and values. The threads of a block load KEYS of them together. In each pass,
+//           they compute each score once, share it, and multiply it by the values.
 // Layout    q, k, v and o (B,H,T,D), or parts of one array (B,T,3,H,D) and o (B,T,H,D), with strides as in v0; halves
 //           or floats, sums in float. Tiles in shared memory [token][place], float, with zeros beyond T. One float of
 //           padding after each line puts the same place of 32 tokens into 32 banks.

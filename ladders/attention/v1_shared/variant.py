@@ -11,7 +11,7 @@ THREADS = 256
 
 
 def defines(p: AttentionShape) -> dict[str, int]:
-    """Tiles, and what the compiler has to know of the problem."""
+    """Compile-time constants: tiles, and sizes of the problem."""
     tiles = {"ROWS": ROWS, "KEYS": KEYS, "THREADS": THREADS}
     return {**tiles, "D": p.d, "IN_HALF": p.dtype == "fp16", "CAUSAL": p.causal}
 

@@ -1,4 +1,4 @@
-"""attention/v2_coalesced: tiles are loaded in the order in which they lie."""
+"""attention/v2_coalesced: tiles are loaded in the order of memory."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ THREADS = 256
 
 
 def defines(p: AttentionShape) -> dict[str, int]:
-    """Tiles, and what the compiler has to know of the problem."""
+    """Compile-time constants: tiles, and sizes of the problem."""
     tiles = {"ROWS": ROWS, "KEYS": KEYS, "THREADS": THREADS}
     return {**tiles, "D": p.d, "IN_HALF": p.dtype == "fp16", "CAUSAL": p.causal}
 

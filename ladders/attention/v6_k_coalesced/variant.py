@@ -1,4 +1,4 @@
-"""attention/v6_k_coalesced: keys in pieces of 16 bytes, in lines that begin in different banks."""
+"""attention/v6_k_coalesced: keys in pieces of 16 bytes, in lines that start in different banks."""
 
 import numpy as np
 
@@ -11,12 +11,12 @@ THREADS = 256
 
 
 def refuses(p: AttentionShape) -> str:
-    """The tensor cores that it uses multiply halves."""
+    """The text of the limit: its products multiply halves."""
     return "" if p.dtype == "fp16" else f"it multiplies halves, and dtype is {p.dtype}; attention/v2 takes it"
 
 
 def defines(p: AttentionShape) -> dict[str, int]:
-    """Tiles, and what the compiler has to know of the problem."""
+    """Compile-time constants: tiles, and sizes of the problem."""
     return {"ROWS": ROWS, "KEYS": KEYS, "THREADS": THREADS, "D": p.d, "CAUSAL": p.causal}
 
 

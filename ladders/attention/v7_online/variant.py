@@ -8,7 +8,7 @@ from mini_dnn.variant import Launch, Variant, ceil_div
 THREADS = 128  # 4 warps of 16 queries
 ROWS = THREADS // 2
 KEYS = 64  # of a block
-LOG2_E = 1.4426950408889634  # powers of two are what the hardware has
+LOG2_E = 1.4426950408889634  # the hardware computes powers of two
 
 
 def refuses(p: AttentionShape) -> str:

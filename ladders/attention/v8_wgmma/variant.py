@@ -10,7 +10,7 @@ KEYS = 64  # of a block
 STAGES = 4
 THREADS = GROUPS * 128 + 32
 BOX_BYTES = 64 * 128
-LOG2_E = 1.4426950408889634  # powers of two are what the hardware has
+LOG2_E = 1.4426950408889634  # the hardware computes powers of two
 
 
 def refuses(p: AttentionShape) -> str:
@@ -19,7 +19,7 @@ def refuses(p: AttentionShape) -> str:
 
 
 def tensor_map(p: AttentionShape, buffer: str) -> TensorMap:
-    """Boxes of 64 tokens of 64 columns: heads lie along the first axis, or side by side if packed."""
+    """Boxes of 64 tokens and 64 columns. Heads follow along the first axis, or the last if packed."""
     entry, head, token = p.strides
     if p.layout == "packed":
         return TensorMap(buffer, (1, 64, 64), (p.B, p.T, token), (entry, token))
@@ -27,15 +27,15 @@ def tensor_map(p: AttentionShape, buffer: str) -> TensorMap:
 
 
 def defines(p: AttentionShape) -> dict[str, int]:
-    """Sizes, which the compiler has to know."""
+    """Compile-time constants: sizes."""
     sizes = {"D": p.d, "KEYS": KEYS, "STAGES": STAGES, "GROUPS": GROUPS, "THREADS": THREADS}
     return {**sizes, "CAUSAL": p.causal}
 
 
 def plan(p: AttentionShape) -> list[Launch]:
-    """One launch: a block for the queries of all its warpgroups."""
+    """One launch: a block for GROUPS * 64 queries of a head."""
     *given, o = p.buffers
-    each = p.H if p.layout == "packed" else 1  # heads that lie side by side
+    each = p.H if p.layout == "packed" else 1  # heads that are side by side in a line
     maps = (tensor_map(p, name) for name in given)
     args = (*maps, o, p.T, each, p.part, float(np.float32(p.factor * LOG2_E)))
     grid = (p.B * p.H * ceil_div(p.T, GROUPS * 64),)

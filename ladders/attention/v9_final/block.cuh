@@ -51,7 +51,7 @@ struct Item {  // computed by the producer, so that no other warp divides
   __device__ __forceinline__ static int tiles(int packed) { return packed & 3; }
 };
 
-// What the producer has written, for all lanes of a warp: only the lane that arrives at mbarriers reads it.
+// A number that the producer has written, for all lanes of a warp. Only the lane that arrives at mbarriers reads it.
 __device__ __forceinline__ int read_by_one(const volatile int& number) {
   return __shfl_sync(~0u, threadIdx.x % 32 == 0 ? number : 0, 0);
 }
@@ -87,7 +87,7 @@ __device__ __forceinline__ int blocks_for(int T, int tiles) {
   return (keys + BLOCK - 1) / BLOCK;
 }
 
-// What a block has, for each role of its warps.
+// What the warps of a block share, whatever their roles.
 struct Block {
   const Items items;
   const Heads lie;

@@ -1,16 +1,19 @@
 // attention/v9_final: attention/v8_wgmma for real lengths: persistent blocks, no maximum in the loop, odd queries
 // separately.
 //
-// Idea      At D = 64, products and exponentials take equally long, so all other work must be removed. The reference
-//           that is subtracted from the scores of a row is the largest score of its first block of keys. The loop then
-//           has no maximum, no exchange between lanes and no rescaling, only a vote whether all exponentials still fit
-//           in halves; if not, the reference is raised. A block stays on its multiprocessor and processes item after
-//           item. An item is three tiles of 64 queries, one for each of three warpgroups. The first scores of an item
-//           are computed together with the last values of the previous one. One warp starts the copies. It also
-//           computes the next item for all warps, because this needs divisions, which take longer than a row of
-//           products. An image has one token more than patches, so T is often a multiple of 64 plus 1 or 5. These odd
-//           queries are computed by three otherwise idle warps. Keys are padded to a multiple of 16 only: all blocks
-//           but the last have the same size, and both sizes are compile-time constants.
+// Idea      At D = 64, products and exponentials take equally long, so all other work must be removed.
+//           - No maximum in the loop. The reference that is subtracted from the scores of a row is the largest score of
+//             its first block of keys. The loop then has no maximum, no exchange between lanes and no rescaling, only a
+//             vote whether all exponentials still fit in halves. If not, the reference is raised.
+//           - No gaps. A block stays on its multiprocessor and processes item after item. An item is three tiles of 64
+//             queries, one for each of three warpgroups. The first scores of an item are computed together with the
+//             last values of the previous one.
+//           - No divisions. The warp that starts the copies also computes the next item for all warps. This needs
+//             divisions, which take as long as a block of keys.
+//           - No tile for a few queries. An image has one token more than patches, so T is often a multiple of 64 plus
+//             1 or 5. Three warps that are otherwise idle compute these odd queries.
+//           - Little padding. Keys are padded to a multiple of 16 only: all blocks but the last have the same size, and
+//             both sizes are compile-time constants.
 // Layout    as attention/v8_wgmma, in boxes of BLOCK keys, and of 192, 16 and 8 queries. In shared memory, the results
 //           of a warp replace its queries, and tensor copies of 16 rows store them.
 // Mapping   a block on each multiprocessor: warpgroups 0 to 2 multiply, in turn; warp 12 copies; warps 13 to 15 compute
@@ -21,16 +24,17 @@
 // Gain      over attention/v8_wgmma: a factor of 2, because the loop has no maximum, blocks are longer, and the ends of
 //           an item are hidden.
 // Limits    halves; sm_90a. With D = 128, a mask or more than 8 odd queries, the last tile is padded instead.
-// Hazards   As attention/v8_wgmma. In addition: the turn rotates among all warpgroups that have a tile in this item or
-//           in the previous one, because the last products of the previous item are started in the same turn as the
-//           first products of this one. A branch between the products of a group makes the compiler serialise them
-//           (ptxas reports C7510 to C7519). Too few registers have the same effect, so blocks are shorter if a tail
-//           needs registers. A slot of queries is free when the results that replaced them have been read from it. A
-//           warp replaces its 16 rows of queries after its own wait, while other warps of its warpgroup may still wait
-//           for the same products. It relies on the fact that each warp's part of a product reads only its own 16 rows
-//           of the first operand. This is how an H100 and an H200 work, but PTX does not promise it; a barrier of the
-//           warpgroup before the results are written would make it safe. A hidden score times a negative scale must
-//           also become -inf.
+// Hazards   As attention/v8_wgmma. In addition:
+//           - The turn rotates among all warpgroups that have a tile in this item or in the previous one, because the
+//             last products of the previous item are started in the same turn as the first products of this one.
+//           - A branch between the products of a group makes the compiler serialise them (ptxas reports C7510 to
+//             C7519). Too few registers have the same effect, so blocks are shorter if a tail needs registers.
+//           - A slot of queries is free when the results that replaced them have been read from it.
+//           - A warp replaces its 16 rows of queries after its own wait, while other warps of its warpgroup may still
+//             wait for the same products. It relies on the fact that each warp's part of a product reads only its own
+//             16 rows of the first operand. This is how an H100 and an H200 work, but PTX does not promise it; a
+//             barrier of the warpgroup before the results are written would make it safe.
+//           - A hidden score times a negative scale must also become -inf.
 // Source    J. Shah et al., "FlashAttention-3", arXiv:2407.08608; PTX ISA, "wgmma", "setmaxnreg", "movmatrix".
 #include "roles.cuh"
 

@@ -1,4 +1,4 @@
-// The warps that do not multiply tiles: one requests copies, three compute the tail.
+// The warps that do not multiply tiles: one starts copies, and three compute the tail.
 #pragma once
 #include "block.cuh"
 

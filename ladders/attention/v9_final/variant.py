@@ -7,13 +7,13 @@ from mini_dnn.variant import Launch, TensorMap, Variant, ceil_div
 
 GROUPS = 3  # warpgroups that multiply, 64 queries each
 MULTIPROCESSORS = 132  # of an H100 or H200; a block each
-LOG2_E = 1.4426950408889634  # powers of two are what the hardware has
+LOG2_E = 1.4426950408889634  # the hardware computes powers of two
 MOST_KEYS = {32: 112, 64: 112, 128: 64}  # of a block, for each d: what registers allow
-TAIL_KEYS = 96  # the same where warps for a tail need registers, too
+TAIL_KEYS = 96  # the same if warps for a tail need registers, too
 # Last blocks that are padded further, by d, tail and keys. For only these, ptxas 13.0 runs out of registers
 # and serialises the products (C7511).
 LONGER = {(32, True, 80): 96, (64, False, 96): 112}
-Q_STAGES, MOST_STAGES = 2, 8  # items whose queries are there, and blocks of keys and values
+Q_STAGES, MOST_STAGES = 2, 8  # stages for the queries of items, and for blocks of keys and values
 SHARED = 224 * 1024  # bytes of shared memory for all of them
 TILE, FEW = 64, 8  # queries of a warpgroup, and most of a tail
 TILE_BYTES = TILE * 128  # of 64 columns
@@ -74,7 +74,7 @@ def tensor_map(p: AttentionShape, buffer: str, rows: int) -> TensorMap:
 
 
 def plan(p: AttentionShape) -> list[Launch]:
-    """One launch of as many blocks as there are multiprocessors, or items."""
+    """One launch with a block for each multiprocessor, or for each item if there are fewer."""
     tiles = p.T // TILE if has_tail(p) else ceil_div(p.T, TILE)
     items = p.B * p.H * ceil_div(tiles, GROUPS)
     q, k, v, o = p.buffers
@@ -83,7 +83,7 @@ def plan(p: AttentionShape) -> list[Launch]:
         *(tensor_map(p, name, rows) for name, rows in ((q, GROUPS * TILE), (k, block), (v, block))),
         *(tensor_map(p, o, 16), tensor_map(p, q, FEW)),
     )
-    each = p.H if p.layout == "packed" else 1  # heads that lie side by side
+    each = p.H if p.layout == "packed" else 1  # heads that are side by side in a line
     args = (*maps, o, p.T, p.B * p.H, each, p.part, float(np.float32(p.factor * LOG2_E)))
     shared = (stages(p) * 2 * block * 128 + Q_STAGES * GROUPS * TILE_BYTES) * wide(p)
     shared += TAIL_BYTES * has_tail(p)
