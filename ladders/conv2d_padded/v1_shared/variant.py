@@ -4,7 +4,7 @@ from mini_dnn.ops.conv2d_padded import PaddedShape
 from mini_dnn.variant import Launch, Variant, ceil_div
 
 TILE = 64  # pixels per block, and channels per block
-TILE_K = 16  # length of the reduction that shared memory holds at a time
+TILE_K = 16  # terms of a sum that shared memory holds at a time
 THREADS = 256
 
 

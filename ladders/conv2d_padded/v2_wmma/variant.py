@@ -5,7 +5,7 @@ from mini_dnn.variant import Launch, Variant, ceil_div
 
 TILE_P = 128  # pixels per block
 TILE_C = 64  # output channels per block
-TILE_K = 32  # length of the reduction that shared memory holds at a time
+TILE_K = 32  # terms of a sum that shared memory holds at a time
 THREADS = 256
 WIDE = 8  # halves that are moved at once if the number of channels is a multiple of them
 

@@ -22,7 +22,7 @@ namespace implicit_rows {
 constexpr int CHANNELS = 64, PIXELS = 120, GROUPS = PIXELS / 8, LINE = 128;  // bytes per pixel
 constexpr int WARPGROUPS = 2, THREADS = WARPGROUPS * 128 + 32, STAGES = 4, TAPS = 9;
 constexpr int WEIGHT_BYTES = CHANNELS * LINE;                       // per position in the filter
-constexpr int STAGE_BYTES = 240 * LINE, OUT_BYTES = PIXELS * LINE;  // 120 pixels, and all pixels of their windows
+constexpr int STAGE_BYTES = 240 * LINE, OUT_BYTES = PIXELS * LINE;  // room for 240 pixels of x; for 120 of y
 constexpr int SHARED_BYTES = TAPS * WEIGHT_BYTES + STAGES * STAGE_BYTES + WARPGROUPS * OUT_BYTES;
 static_assert(STAGE_BYTES % 1024 == 0 && OUT_BYTES % 1024 == 0, "swizzled lines start there");
 

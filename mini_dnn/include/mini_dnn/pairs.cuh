@@ -92,7 +92,7 @@ struct Operand {
             4 * at.edge_pitch};
   }
 
-  // `further`: slots
+  // The descriptor of filter row r and step s, `further` slots away.
   __device__ __forceinline__ unsigned long long at(int r, int s, int further = 0) const {
     const unsigned low =
         unsigned(descriptor) + (r % 2 * parity + r / 2 * rows + s * step + further);  // carries nothing

@@ -114,7 +114,7 @@ __device__ __forceinline__ void cp_async_wait() {
 #endif
 }
 
-typedef unsigned long long mbarrier;  // in shared memory; before sm_90 it lies there unused
+typedef unsigned long long mbarrier;  // in shared memory; not used before sm_90
 
 #ifdef PTX_BULK
 // ---- Barriers in shared memory that count arrivals and bytes. "Parallel Synchronization and Communication

@@ -8,8 +8,9 @@
 #if !defined(MINI_DNN_EMULATOR) && defined(PTX_WGMMA)
 namespace ptx {
 
-// d (64,8) = or with `accumulate` += a (64,16) b (16,8), halves, both in shared memory. a is transposed: each k has its
-// 64 rows side by side (matrix_descriptor_128b), as a key has its values. A column of b has its k one after the other.
+// d (64,8) = a (64,16) b (16,8), or += with `accumulate`; halves, both in shared memory. a is transposed: each k has
+// its 64 rows side by side (matrix_descriptor_128b), as a key has its values. A column of b has its k one after the
+// other.
 __device__ __forceinline__ void wgmma_few_values(float (&d)[1][4], unsigned long long a, unsigned long long b,
                                                  bool accumulate) {
   asm volatile(

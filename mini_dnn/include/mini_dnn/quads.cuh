@@ -125,8 +125,9 @@ __device__ __forceinline__ void multiply(const Filter& filter, const uint2* quad
 constexpr float low_scale = 2048.0f;  // 2^11: keeps low halves as far from the subnormal numbers as the high ones
 
 // The same for operands of two halves each, v = high + low / low_scale: high high + (high low + low high) / low_scale.
-// The small terms have separate sums. `low` is the distance from the high quads to the low ones. The high products of a
-// filter row are summed separately, because the tensor cores truncate sums, whereas an addition outside of them rounds.
+// The small terms have separate sums. `to_low` is the distance from the high quads to the low ones. The high products
+// of a filter row are summed separately, because the tensor cores truncate sums, whereas an addition outside of them
+// rounds.
 template <int strip, class Filter, class Done>
 __device__ __forceinline__ void multiply_split(const Filter& high, const Filter& low, const uint2* quad, int to_low,
                                                int pitch, Done done) {

@@ -1,14 +1,18 @@
 // networks/resnet18/v5_fused: one launch per convolution, including the operations after it. 20 convolutions take 18
 // launches, or 19 with more than two images.
 //
-// Idea      In inference, a batch norm is a factor and a summand for each channel: both are folded into weights and
-//           bias, once. Bias, residual and ReLU are applied while sums are in registers (mini_dnn/implicit.cuh). If a
-//           block changes the shape, its shortcut is a convolution of one pixel. Its products are a few more steps of
-//           the sums of the block's second convolution, so the shortcut is neither written nor rounded. The stem
-//           computes convolution, ReLU and maximum in one kernel, directly from the image, without storing windows
-//           (mini_dnn/stem.cuh). The head computes means and scores, in one launch if there are at most two images.
-//           A stem of 3 x 3 is a convolution of one pixel: an earlier kernel writes the windows of the image as 64
-//           channels. Widths that are not divisible by 64 are padded with zeros, in weights and in maps.
+// Idea      One launch computes a convolution and everything around it.
+//           - Norms: in inference, a batch norm is a factor and a summand for each channel. Both are folded into
+//             weights and bias, once. Bias, residual and ReLU are applied while sums are in registers
+//             (mini_dnn/implicit.cuh).
+//           - Shortcuts: if a block changes the shape, its shortcut is a convolution of one pixel. Its products are a
+//             few more steps of the sums of the block's second convolution, so the shortcut is neither written nor
+//             rounded.
+//           - Stem: convolution, ReLU and maximum are computed in one kernel, directly from the image, without storing
+//             windows (mini_dnn/stem.cuh). A stem of 3 x 3 is a convolution of one pixel: an earlier kernel writes the
+//             windows of the image as 64 channels.
+//           - Head: means and scores are computed in one launch if there are at most two images.
+//           - Widths that are not divisible by 64 are padded with zeros, in weights and in maps.
 // Layout    images (N,C,H,W) bytes, halves or fp32; between layers (N,H,W,C) halves; weights (K,R,R,C) halves, followed
 //           in each line by those of the shortcut; bias, scores (N,classes) fp32. Three arrays are used in turn, and a
 //           block without a shortcut convolution overwrites its residual.

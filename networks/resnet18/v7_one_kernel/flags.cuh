@@ -18,7 +18,7 @@ __device__ __forceinline__ void release(int* flag) {
   atomicAdd(flag, 1);
 }
 
-// Until all flags from `first` to `last` have been released so often.
+// Waits until each flag from `first` to `last` has been released `often` times.
 __device__ __forceinline__ void acquire(const int* flags, int first, int last, int often) {
   for (int i = first; i <= last; i++)
     while (*reinterpret_cast<const volatile int*>(flags + i) < often) __nanosleep(20);

@@ -20,15 +20,18 @@
 //           flag costs twice as much as that.
 // Limits    as networks/resnet18/v5_fused; at most 16 convolutions after the stem and 8 images. All blocks must run at
 //           once, because waiting blocks could otherwise prevent others from starting. Two fit on a multiprocessor.
-// Hazards   Plain stores are ordered before a flag by a fence of the GPU, and before reads of the copy engine by a
-//           fence between proxies, on both sides. Each thread that reads a residual checks its flags itself. A block
-//           without a tile may not run ahead, because it would arrive twice in one phase of the mbarrier that counts
-//           readers. Those arrivals are relaxed, and the memory model does not order plain loads of sums before them.
-//           The loads are complete nevertheless, because the sums have been added and written; an arrival with release
-//           would not depend on that. Phases are identified by parity, so no lane may still wait for a phase when the
-//           next one ends. The last block clears the flags for the next launch. If a flag is not released, blocks wait
-//           for ever, which `check` reports as endless. A flag without its fence is reported as a race
-//           (tests/test_resnet_flags.py).
+// Hazards   Flags:
+//           - Plain stores are ordered before a flag by a fence of the GPU, and before reads of the copy engine by a
+//             fence between proxies, on both sides. Each thread that reads a residual checks its flags itself.
+//           - The last block clears the flags for the next launch.
+//           - If a flag is not released, blocks wait for ever, which `check` reports as endless. A flag without its
+//             fence is reported as a race (tests/test_resnet_flags.py).
+//           The mbarrier that counts readers of sums:
+//           - A block without a tile may not run ahead, because it would arrive twice in one phase.
+//           - Arrivals are relaxed, and the memory model does not order plain loads of sums before them. The loads are
+//             complete nevertheless, because the sums have been added and written; an arrival with release would not
+//             depend on that.
+//           - Phases are identified by parity, so no lane may still wait for a phase when the next one ends.
 // Source    B. Spector et al., "Look Ma, No Bubbles! Designing a Low-Latency Megakernel for Llama-1B", 2025.
 #include <mini_dnn/residual.cuh>
 
