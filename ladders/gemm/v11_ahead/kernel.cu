@@ -68,7 +68,7 @@ constexpr int SHARE = SHARE_A * SHARE_B;
 constexpr int WARPGROUPS = (WIDE ? ROWS : COLUMNS) / 64 / PAIRS;  // WIDE: c is not transposed
 constexpr int GROUPS = (WIDE ? COLUMNS : ROWS) / 8;               // of 8 columns of c; of 8 rows if c is transposed
 constexpr int PART = GROUPS / SPLIT;    // of those that one of the blocks that share k adds up and stores
-constexpr int ROWS_BYTES = 8 * 64 * 2;  // of 8 rows of c on their way out
+constexpr int ROWS_BYTES = 8 * 64 * 2;  // of 8 rows of c before they are stored
 constexpr int SLOT = WARPGROUPS * 128;  // four sums from another block: a place for each thread
 constexpr int LOADER_OF_A = WARPGROUPS * 4, LOADER_OF_B = LOADER_OF_A + 1;  // warps
 // Stages that a block with a wide tile requests before its first one has arrived. More of them would delay it.

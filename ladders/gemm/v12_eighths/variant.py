@@ -15,7 +15,7 @@ STAGED_BYTES = 2048  # of a warp: 16 rows of 64 columns of c before they are sto
 COPIERS = 256  # threads of a block that copies lines
 COPIED = 4  # parts of eight elements that such a thread has in flight
 LARGEST = 1 << 27  # pitches are below this, because offsets in eight rows are ints
-LEAST = (512, 256, 128)  # rows, columns, terms of a sum; other rungs have kernels for smaller products
+LEAST = (512, 256, 128)  # least rows, columns and terms; other rungs have kernels for smaller products
 
 AT_ONCE = {1: 132, 2: 66}  # resident clusters on an H100 or H200, by the number of their blocks
 PACK_CLOCKS, PACK_BYTES_CLOCK = 4000, 1800  # for copies of odd operands: once, and bytes per clock

@@ -30,7 +30,7 @@ SPEED = 1.028  # of tiles here, relative to OTHERS
 LESS_FOR_K = 45  # the end of a large tile takes about as long as so many terms
 LESS_FOR_N = 30  # flat tiles read all of a again, which takes as long as so many columns
 LEAST_GAIN = 1.005  # expected gain from which on the kernel here is used
-LEAST = (1024, 1024, 512)  # rows, columns, terms of a sum; other rungs have kernels for smaller products
+LEAST = (1024, 1024, 512)  # least rows, columns and terms; other rungs have kernels for smaller products
 FEWEST_ROUNDS = 2  # OTHERS has other tiles for fewer rounds
 MOST_IDLE = 1.05  # work of whole rounds relative to that of c; above it, the smaller tiles of OTHERS win
 

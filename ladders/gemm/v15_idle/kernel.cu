@@ -33,9 +33,9 @@ using Operand = std::conditional_t<IN_TYPE == sums::fp16, ptx::Half, ptx::Bfloat
 using Out = sums::Element<OUT_TYPE>;
 
 constexpr bool A_TURNED = false, B_TURNED = false;
-constexpr int BOX_BYTES = 64 * TILE_K * 2;     // 64 rows of a, or columns of b
-constexpr int CONSUMERS = 2, COPYING = 3;      // warpgroups that multiply; warps that copy b
-constexpr int BUFFERS = 3, PART_BYTES = 2048;  // of a warp: parts of 16 rows and 64 columns of c on their way out
+constexpr int BOX_BYTES = 64 * TILE_K * 2;                 // 64 rows of a, or columns of b
+constexpr int CONSUMERS = 2, COPYING = 3;                  // warpgroups that multiply; warps that copy b
+constexpr int BUFFERS = 3, PART_BYTES = 2048;              // of a warp: parts of 16 rows and 64 columns of c, staged
 constexpr int OWN_REGISTERS = 232, OTHERS_REGISTERS = 40;  // of a thread that multiplies, and of one that does not
 
 #include "../v8_final/stage.cuh"

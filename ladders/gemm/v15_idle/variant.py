@@ -40,7 +40,7 @@ TALL_WORK = 1.5  # of a round of tall tiles
 TALL_US, ODD_US, FLAT_US = 5.0, 5.1, 2.9  # stores and first loads of a round; ODD_US: more if n is odd
 COPY_ROWS = 400.0  # rows of strips that are copied per microsecond during the product
 FLAT_COST = 1.03  # time of flat tiles for a unit of work, relative to tall ones
-LEAST = (1024, 1024, 1200)  # rows, columns, terms of a sum; other rungs have kernels for smaller products
+LEAST = (1024, 1024, 1200)  # least rows, columns and terms; other rungs have kernels for smaller products
 MARGIN = 1.03  # by which it must be faster, as the model is not exact
 
 # The tiles of OTHERS and its model: rows, columns, resident clusters, rows of an eighth that follow each

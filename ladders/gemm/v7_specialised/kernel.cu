@@ -17,8 +17,8 @@
 // Limits    as gemm/v6_wgmma.
 // Hazards   The producer waits for `empty` with the parity of the previous phase, so that its waits in the first round
 //           end immediately. A stage is released after the wait for its products, because the tensor cores read it
-//           until then. Warps arrive one by one, as each waits for its own products. The producer performs exactly the
-//           same steps as the consumers, so no stage stays half full.
+//           until then. Warps arrive one by one, because each waits for its own products. The producer performs exactly
+//           the same steps as the consumers, so no stage stays half full.
 // Source    PTX ISA, "mbarrier", "cp.async.bulk.tensor", "wgmma.mma_async", "stmatrix".
 #include <mini_dnn/sums.cuh>
 
