@@ -79,7 +79,7 @@ class Tile:
         return ceil_div(p.m, self.rows) * self.rows, ceil_div(p.n, self.columns) * self.columns
 
     def takes(self, p: GemmShape) -> bool:
-        """Whether the kernel reads such operands, each block has a step, and all split clusters are resident."""
+        """Whether the kernel reads such operands, blocks have steps, and split clusters are resident."""
         odd, deep = bool(odd_lines(p)), ceil_div(p.k, self.depth) >= self.split * self.parts
         if self.kind == ANYWHERE:
             return odd and deep and max(p.pitches) < HAND_PITCH and (self.stages > 1 or p.k <= self.depth)
