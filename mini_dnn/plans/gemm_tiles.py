@@ -14,7 +14,7 @@ from mini_dnn.variant import ceil_div
 
 TILE_K = 64  # terms of a sum in a stage: rows of 128 bytes
 SECTOR = 16  # elements in 32 bytes: a line of a box that starts within such a sector takes twice as long
-FEW_ROWS, FEW_COLUMNS = 64, 32  # boxes of b that are mostly outside are slow: tiles must not be low
+FEW_ROWS, FEW_COLUMNS = 64, 32  # if b has few columns, its boxes are slow, and tiles need more rows
 FOUR_K = 4096  # the longest sum that a cluster of four blocks was tried for
 MOST_SUMS = 1 << 25  # of tiles of several rounds: beyond that, the last round hardly counts
 GRID_Y = 65535  # most blocks along y, where the columns of single tiles are
@@ -24,7 +24,7 @@ WIDE_K = 128  # terms in the last steps, which multiply half of the columns at a
 SINGLE, WIDE, ROUNDS, FINAL, SMALL, PARTS, TURNS, TOGETHER = range(8)
 
 # The model, in clocks at 1755 MHz, fitted to 2,000 times of 223 products on H100s
-AT_ONCE = {1: 132, 2: 66, 4: 30, 8: 15}  # clusters of so many blocks
+AT_ONCE = {1: 132, 2: 66, 4: 30, 8: 15}  # resident clusters, by the number of their blocks
 START = {SINGLE: 3590, WIDE: 2570, ROUNDS: 5520, FINAL: 4700, PARTS: 7800}  # launch, first loads, last stores
 AGAIN_CLOCKS = 940  # until a block has taken the place of another one
 STEP_CLOCKS = 66  # of a step, whatever its size
@@ -34,8 +34,8 @@ LINE = 2.14  # clocks for a line of 128 bytes from L2, if all multiprocessors lo
 ALONE = 0.23  # the fraction of these clocks that remains if few multiprocessors load
 ODD_A, ODD_B = 0.71, 1.1  # lines to add for each, if every second one starts within a sector of 32 bytes
 STORE = 10.4  # elements of c that are stored in a clock
-CLUSTER_CLOCKS, FINAL_CLUSTER_CLOCKS = 2470, 110  # until all blocks of a cluster are there
-SPLIT_CLOCKS, SPLIT_CLOCK = 530, 0.085  # to hand over sums: once, and for each of them
+CLUSTER_CLOCKS, FINAL_CLUSTER_CLOCKS = 2470, 110  # until all blocks of a cluster have started
+SPLIT_CLOCKS, SPLIT_CLOCK = 530, 0.085  # to exchange sums: once, and for each of them
 SPLIT_LOADS = 0.325  # of the clocks of a line, to add if blocks share k, because more lines are loaded
 # Of the tiles of gemm/v10_small: see Tile.of_small(). The last one is for sums that blocks add up in memory.
 SMALL_CLOCKS, SMALL_ROUND, SMALL_WAIT = 4000, 650, 142
@@ -58,12 +58,12 @@ P_BYTES_CLOCK = 14500  # of memory: operands and results, each once
 
 @dataclass(frozen=True)
 class Tile:
-    """A tile of c, and its blocks."""
+    """A tile of c, and what its blocks share."""
 
     kind: int
     rows: int
     columns: int
-    blocks: int = 1  # of a multiprocessor at once
+    blocks: int = 1  # resident blocks of a multiprocessor
     split: int = 1  # blocks of a cluster that share the k of a tile
     share_a: int = 1  # blocks beside each other that share rows of a
     share_b: int = 1  # blocks below each other that share columns of b
@@ -78,12 +78,12 @@ class Tile:
 
     @property
     def cluster(self) -> int:
-        """Blocks of a cluster."""
+        """The number of blocks of a cluster."""
         return self.split * self.share_a * self.share_b
 
     @property
     def step_bytes(self) -> int:
-        """Of a stage."""
+        """The number of bytes of a stage."""
         return (self.rows + self.columns) * TILE_K * 2
 
     def count(self, p: GemmShape) -> int:
@@ -92,7 +92,7 @@ class Tile:
         return batch * ceil_div(m, self.rows * self.share_b) * ceil_div(p.n, self.columns * self.share_a)
 
     def takes(self, p: GemmShape) -> bool:
-        """Whether the kernel can process it, and blocks of a cluster have something to share."""
+        """Whether the kernel supports the problem, and the blocks of a cluster have something to share."""
         steps = ceil_div(p.k, TILE_K)
         if self.kind == WIDE:
             return p.k > WIDE_K and self.count(p) <= AT_ONCE[1]
@@ -172,7 +172,7 @@ class Tile:
 
 
 def more_lines(pitch: int, odd: float) -> float:
-    """Part of the lines to add if they start within a sector, or within a line of the cache."""
+    """The fraction of the lines to add if they start within a sector, or within a cache line."""
     return odd if pitch % SECTOR else P_CROSSING if pitch % TILE_K else 0.0
 
 

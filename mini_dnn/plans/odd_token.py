@@ -9,7 +9,7 @@ import numpy as np
 from mini_dnn.ops.attention import AttentionShape
 from mini_dnn.variant import Call, Launch, TensorMap, ceil_div
 
-OTHERS = "attention/v10_heads"  # takes other lengths
+OTHERS = "attention/v10_heads"  # computes other lengths
 GROUPS = 3  # warpgroups that multiply, 64 queries each
 MULTIPROCESSORS = 132  # of an H100 or H200, which run one block each
 LOG2_E = 1.4426950408889634  # the hardware computes powers of two
