@@ -24,6 +24,7 @@ from mini_dnn.ops.compare import compare_all
 from mini_dnn.ops.conv2d_padded import PaddedShape
 from mini_dnn.ops.hints import hint
 from mini_dnn.ops.resnet import ResNetShape, pixels
+from mini_dnn.plans import implicit_rows
 from mini_dnn.running.compute import best
 from mini_dnn.running.resident import Resident
 from mini_dnn.running.runner import run
@@ -118,6 +119,14 @@ def test_arrays_that_are_no_problem() -> None:
 def test_the_best_convolution_for_a_problem(N: int, C: int, R: int, name: str, emulator: Device) -> None:
     problem = PaddedShape(N, C, 200, 200, 64, R, dtype="fp16", layout="nhwc")
     assert best(CONV, problem, emulator).name == name
+
+
+def test_rows_of_a_tile_fit_in_a_stage() -> None:
+    """The rows of a tile and the two around them are a stage; more would overwrite the next one."""
+    for W in range(1, 200):
+        problem = PaddedShape(1, 64, 8, W, 64, 3, padding=1, dtype="fp16", layout="nhwc")
+        lines = (implicit_rows.PIXELS // (W + 2) + 2) * (W + 2)
+        assert bool(implicit_rows.fault(problem)) == (lines > 2 * implicit_rows.PIXELS)
 
 
 @pytest.mark.parametrize("op", ["conv2d_padded", "resnet"])

@@ -7,6 +7,7 @@ from mini_dnn.plans.implicit import SMS, STEP, Names
 from mini_dnn.variant import Launch, TensorMap, ceil_div
 
 CHANNELS, PIXELS, LINE, TAPS, STAGES, WARPGROUPS = 64, 120, 128, 9, 4, 2  # as in the header
+MOST_W = 2 * PIXELS // 3 - 2  # a stage has 240 pixels: at least three rows, with a zero on each side
 SHARED_BYTES = TAPS * CHANNELS * LINE + STAGES * 2 * PIXELS * LINE + WARPGROUPS * PIXELS * LINE
 
 
@@ -16,8 +17,8 @@ def fault(p: PaddedShape) -> str:
         return f"it multiplies halves whose channels lie side by side, and this is {p.dtype} {p.layout}"
     if (p.C, p.K, p.R, p.stride, p.padding) != (CHANNELS, CHANNELS, 3, 1, 1):
         return "it takes 64 channels in and out, 3 x 3, stride 1, padding 1; conv2d_padded/v3 takes others"
-    if p.W + 2 > PIXELS:
-        return f"a row has {p.W} pixels; with a zero on each side there is room for {PIXELS - 2}"
+    if p.W > MOST_W:
+        return f"a row has {p.W} pixels, and it takes {MOST_W} at most; conv2d_padded/v3 takes more"
     return ""
 
 

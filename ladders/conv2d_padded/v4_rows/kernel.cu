@@ -13,7 +13,8 @@
 //           used. A tile loads 29 KB from L2, and its products take 2,160 clocks. x and y are 52 MB, 0.012 ms at 4.3
 //           TB/s.
 // Gain      over conv2d_padded/v3_wgmma: a factor of 1.25 with 64 images, from 0.025 to 0.020 ms.
-// Limits    sm_90a, halves, layout nhwc, C = K = 64, 3 x 3, stride 1, padding 1, W at most 118.
+// Limits    sm_90a, halves, layout nhwc, C = K = 64, 3 x 3, stride 1, padding 1, W at most 78: a stage has room for
+//           three such rows and the zeros beside them.
 // Hazards   as conv2d_padded/v3_wgmma. A row outside the image is always requested as row -1, for which the copy engine
 //           writes zeros. The row after the last one would belong to the next image. Four warps transpose their
 //           channels into lines that one thread stores: one mbarrier signals that all have written, and another one
