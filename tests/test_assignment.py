@@ -9,6 +9,7 @@ from mini_dnn.cli import main
 from mini_dnn.grading import rubric
 from mini_dnn.handout.pdf import as_pdf
 from mini_dnn.handout.sheet import groups, sheet
+from mini_dnn.variant import find
 
 pytestmark = pytest.mark.whole
 Output = pytest.CaptureFixture[str]
@@ -46,6 +47,10 @@ def test_a_sheet_of_each_group(group: str) -> None:
     assert parts == ["What is computed", "What to write", "How to work", "Questions for your report"]
     assert "](" not in text, "a sheet stands alone"
     assert text.count("```") == 2
+    start = re.search(r"run.py new (\S+) --from (\S+)", text)
+    assert start and start[1] != start[2], "a copy of the variant to write is its solution"
+    assert find(start[1]).plan and not find(start[1]).needs_gpu, "the emulator can run it"
+    assert "run.py run " not in text, "the emulator takes too long for the problems of most operations"
 
 
 def test_a_sheet_says_how_it_is_graded(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def sheet(group: str, rubric: Rubric | None = None, kept: Collection[str] | None
         "",
         *_what(operation),
         *_variants(variants),
-        *_commands(variants[0][0], names() if kept is None else kept),
+        *_commands([variant for variant, _ in variants], names() if kept is None else kept),
         *(_grading(asked, rubric) if rubric else ()),
         *_questions(text),
     ]
@@ -130,15 +130,18 @@ def _variants(variants: Sequence[tuple[Variant, VariantRubric]]) -> Iterator[str
     yield ""
 
 
-def _commands(variant: Variant, kept: Collection[str]) -> Iterator[str]:
+def _commands(variants: Sequence[Variant], kept: Collection[str]) -> Iterator[str]:
     yield from ("## How to work", "", "```sh")
-    parent, name = _start(variant, kept), variant.name
-    verb = "" if variant.op == ops.DEFAULT else "run "
-    emulated = f"--impl mine/{name} --batch 100 --device emulator --check"
-    commands = {
-        f"python run.py new {name} --from {parent}": f"creates a copy of {parent} in mine/",
-        f"python run.py {verb}{emulated}": "compare with float64",
-        f"python run.py check mine/{name}": "races, bounds, barriers: line, thread, element",
+    starts = [(variant, _start(variant, kept)) for variant in variants]
+    able = (one for one in starts if one[0].plan and not one[0].needs_gpu and one[0].name != one[1])
+    variant, parent = next(able, starts[0])
+    name = variant.name
+    commands = {f"python run.py new {name} --from {parent}": f"creates a copy of {parent} in mine/"}
+    if variant.op == ops.DEFAULT:  # the emulator takes too long for the problems of most others
+        emulated = f"--impl mine/{name} --batch 100 --device emulator --check"
+        commands[f"python run.py {emulated}"] = "the network, compared with float64"
+    commands |= {
+        f"python run.py check mine/{name}": "wrong results, races, bounds, barriers: line, thread, element",
         f"python run.py diff mine/{name}": "shows your changes",
         f"python run.py bench --impl mine/{name} --out results.json": "on a GPU",
         f"python run.py profile --tool ncu --impl mine/{name}": "on a GPU: what limits it",
@@ -156,7 +159,7 @@ def _start(variant: Variant, kept: Collection[str]) -> str:
         if found.plan and above in kept:
             return above
         above = found.parent
-    alike = [name for name in kept if find(name).plan]
+    alike = [name for name in kept if find(name).plan and not find(name).needs_gpu]
     same = [name for name in alike if find(name).op == variant.op]
     return [*same, *alike, variant.name][0]
 
