@@ -21,8 +21,9 @@ TITLE = """# The first hour with mini_dnn
 {owner}A small network classifies pictures of clothes, and its convolutions run in CUDA kernels that you can read. In this notebook you
 run a kernel, read it, make a mistake in a copy, let the checker find the mistake, and measure the kernel.
 
-If there is a GPU (Colab: *Runtime, Change runtime type, T4*; Kaggle: *Accelerator, GPU T4*), everything runs on it. Without
-a GPU, the same kernels run in an emulator on the CPU, and only the measurement is skipped. Run the cells from top to bottom."""
+If there is a GPU (Colab: *Runtime, Change runtime type, T4*; Kaggle: *Accelerator, GPU T4*), the network and the measurement run on
+it. Without a GPU, the network runs in an emulator on the CPU, and the measurement is skipped. The checker always uses the emulator.
+Run the cells from top to bottom."""
 OWNER = """**To the owner of this copy:** the badges and the first cell contain the placeholder `OWNER`. Replace it by running
 `python docs/notebook.py --repository https://github.com/YOU/mini_dnn`, and commit the notebook.
 

@@ -9,6 +9,8 @@ from mini_dnn.cli import main
 from mini_dnn.grading import rubric
 from mini_dnn.handout.pdf import as_pdf
 from mini_dnn.handout.sheet import groups, sheet
+from mini_dnn.paths import ROOT
+from mini_dnn.variant import find
 
 pytestmark = pytest.mark.whole
 Output = pytest.CaptureFixture[str]
@@ -46,6 +48,12 @@ def test_a_sheet_of_each_group(group: str) -> None:
     assert parts == ["What is computed", "What to write", "How to work", "Questions for your report"]
     assert "](" not in text, "a sheet stands alone"
     assert text.count("```") == 2
+    start = re.search(r"run.py new (\S+) --from (\S+)", text)
+    assert start
+    assert start[1] != start[2], "a copy of the variant to write is its solution"
+    assert find(start[1]).plan
+    assert not find(start[1]).needs_gpu, "the emulator can run it"
+    assert "run.py run " not in text, "the emulator takes too long for the problems of most operations"
 
 
 def test_a_sheet_says_how_it_is_graded(tmp_path: Path) -> None:
@@ -55,6 +63,7 @@ def test_a_sheet_says_how_it_is_graded(tmp_path: Path) -> None:
     assert "all at 0.25 times the time of `softmax/v0_naive` or less, none at 1 times" in text
     assert "Published shapes, for `--shapes`: `3,7`, `130,5`." in text
     assert "7 s and" in text
+    assert "Hand in `mine/`, with" in text
     assert "run.py new softmax/v1_warp --from m1/direct" in text, "what students have"
     assert "## Questions for your report\n\n1. How many bytes does `v0` request" in text
     for secret in ("1025", "711712", "1033"):
@@ -74,6 +83,10 @@ def test_the_final_kernel_goes_with_the_last_milestone() -> None:
     assert "layers/custom" in texts["m3"]
     assert "layers/custom" not in texts["m1"]
     assert "all at 80 ms or less, none at 200 ms or more" in texts["m3"]
+    assert "Hand in `mine/` and `layers/`, with" in texts["m3"]
+    assert "run.py check layers/custom " in sheet("m3", rubric.load(ROOT / "course/rubric.toml")), (
+        "where `new` puts it"
+    )
 
 
 @pytest.mark.exhaustive

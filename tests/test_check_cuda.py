@@ -196,7 +196,7 @@ def test_the_program_on_a_machine_without_gpu(tmp_path: Path) -> None:
 
 
 BARRIER_TEXT = "    __syncthreads();  // the tiles have been read\n"
-BOUNDS_TEXT = "  if (pixel >= P * Q) return;  // the last block of a plane is ragged\n"
+BOUNDS_TEXT = "  if (pixel >= P * Q) return;  // the last block of a plane has threads without a pixel\n"
 COUNT_TEXT = "  if (pixel == 0 && blockIdx.y == 0 && n == 0) atomicAdd(&runs, 1);\n"
 
 

@@ -181,6 +181,7 @@ def test_its_program_its_grader_and_some_of_its_tests_work(handout: Path, tmp_pa
     copy = shutil.copytree(handout, tmp_path / "handout")
     for words in (
         ["run.py", "--batch", "1", "--device", "emulator", "--check"],
+        ["run.py", "profile", "--tool", "emulator", "--shapes", "1,1,5,4,2,3,3"],
         ["run.py", "grade", "milestones/m1/direct", "--rubric", "small", "--out", str(tmp_path / "graded")],
         # Part of it needs files that are absent
         ["-m", "pytest", "--sample=0", "-q", "tests/test_code_hash.py"],

@@ -54,7 +54,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         nargs="+",
         metavar="SIZES",
         help="problems as sizes, in the order that 'run.py list' shows: 2,1,9,21,3,2,5 (default: irregular "
-        "ones, and ordinary ones if the variant refuses some of these)",
+        "ones, and ordinary ones if the variant refuses one of these or fails at one)",
     )
     parser.add_argument(
         "--device",

@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from mini_dnn import ops
 from mini_dnn.checking import sanitizer
 from mini_dnn.cli.common import (
     add_force,
@@ -28,7 +29,7 @@ from mini_dnn.measuring.work_log import Tried
 from mini_dnn.profiling import advice, emulated, ncu, nsys
 from mini_dnn.profiling.gpus import GPUS, gpu
 from mini_dnn.profiling.job import Job, rehearse
-from mini_dnn.variant import Variant
+from mini_dnn.variant import Variant, default_of
 
 FINDINGS = 1  # exit status: the checks are complete and found something
 # The checkers slow a kernel down by a factor of a hundred, and the emulator is slower still.
@@ -49,7 +50,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         "counters that follow from addresses, per source line, and an estimated range of the time; it needs "
         "no GPU, and is the default on a machine without one.",
     )
-    add_variant(parser, "m3")
+    add_variant(parser, default_of(ops.DEFAULT, ops.find(ops.DEFAULT).default))
     parser.add_argument(
         "--tool",
         choices=BATCHES,

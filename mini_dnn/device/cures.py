@@ -5,12 +5,12 @@ CURES = {
     "(if (p < P && q < Q) ...), or make the array large enough for the largest index, including the halo",
     "shared": "check the index; if it is right, make the array large enough for the largest index, including "
     "the halo; an extern __shared__ array has as many bytes as the launch gives it in shared_bytes",
-    "32 bits": "compute the index in 64 bits (make one of its factors a long long): plus 2^32, it would be "
-    "in the array, so a product of ints has probably exceeded 2^31",
+    "32 bits": "compute the index in 64 bits (make one of its factors a long long): this index plus 2^32 "
+    "would be in the array, so a product of ints has probably exceeded 2^31",
     "race": "put a __syncthreads() between the two accesses: after a tile is filled and before it is read, "
     "and again before it is overwritten",
     "warp race": "put a __syncthreads() between the two accesses, or a __syncwarp() if only this warp uses "
-    "the array: the lanes of a warp do not run in lockstep, and see a WMMA store only after a barrier",
+    "the array: the lanes of a warp do not run in lockstep; a WMMA store also needs this barrier",
     "same element": "only one thread may write each element: check the index, and check that threads beyond "
     "the end return (if (pixel >= P * Q) return;)",
     "overlap": "put a __syncthreads() between the two accesses if both are meant for this element; "

@@ -14,7 +14,8 @@ from mini_dnn.ops import Operation
 from mini_dnn.paths import ROOT
 from mini_dnn.report.tables import number
 from mini_dnn.variant import Variant, climbed, find, names
-from mini_dnn.variant.folders import HOMES
+from mini_dnn.variant.folders import HOMES, MINE
+from mini_dnn.variant.scaffold import is_own
 
 QUESTIONS = re.compile(r"^## Questions[^\n]*\n(.*?)(?=^## |\Z)", re.DOTALL | re.MULTILINE)  # of a lesson
 CHECKS = {  # descriptions for students
@@ -66,7 +67,7 @@ def sheet(group: str, rubric: Rubric | None = None, kept: Collection[str] | None
         "",
         *_what(operation),
         *_variants(variants),
-        *_commands(variants[0][0], names() if kept is None else kept),
+        *_commands([variant for variant, _ in variants], names() if kept is None else kept),
         *(_grading(asked, rubric) if rubric else ()),
         *_questions(text),
     ]
@@ -130,22 +131,30 @@ def _variants(variants: Sequence[tuple[Variant, VariantRubric]]) -> Iterator[str
     yield ""
 
 
-def _commands(variant: Variant, kept: Collection[str]) -> Iterator[str]:
+def _commands(variants: Sequence[Variant], kept: Collection[str]) -> Iterator[str]:
     yield from ("## How to work", "", "```sh")
-    parent, name = _start(variant, kept), variant.name
-    verb = "" if variant.op == ops.DEFAULT else "run "
-    emulated = f"--impl mine/{name} --batch 100 --device emulator --check"
-    commands = {
-        f"python run.py new {name} --from {parent}": f"creates a copy of {parent} in mine/",
-        f"python run.py {verb}{emulated}": "compare with float64",
-        f"python run.py check mine/{name}": "races, bounds, barriers: line, thread, element",
-        f"python run.py diff mine/{name}": "shows your changes",
-        f"python run.py bench --impl mine/{name} --out results.json": "on a GPU",
-        f"python run.py profile --tool ncu --impl mine/{name}": "on a GPU: what limits it",
+    starts = [(variant, _start(variant, kept)) for variant in variants]
+    able = (one for one in starts if one[0].plan and not one[0].needs_gpu and one[0].name != one[1])
+    variant, parent = next(able, starts[0])
+    own = _place(variant.name)
+    commands = {f"python run.py new {variant.name} --from {parent}": f"creates {own}, a copy of {parent}"}
+    if variant.op == ops.DEFAULT:  # the emulator takes too long for the problems of most others
+        emulated = f"--impl {own} --batch 100 --device emulator --check"
+        commands[f"python run.py {emulated}"] = "the network, compared with float64"
+    commands |= {
+        f"python run.py check {own}": "wrong results, races, bounds, barriers: line, thread, element",
+        f"python run.py diff {own}": "shows your changes",
+        f"python run.py bench --impl {own} --out results.json": "on a GPU",
+        f"python run.py profile --tool ncu --impl {own}": "on a GPU: what limits it",
     }
     width = max(map(len, commands))
     yield from (f"{command:<{width}}  # {note}" for command, note in commands.items())
     yield from ("```", "")
+
+
+def _place(name: str) -> str:
+    """The folder that ``run.py new`` makes for a name."""
+    return f"{MINE}/{name}" if is_own(name) else name
 
 
 def _start(variant: Variant, kept: Collection[str]) -> str:
@@ -156,7 +165,7 @@ def _start(variant: Variant, kept: Collection[str]) -> str:
         if found.plan and above in kept:
             return above
         above = found.parent
-    alike = [name for name in kept if find(name).plan]
+    alike = [name for name in kept if find(name).plan and not find(name).needs_gpu]
     same = [name for name in alike if find(name).op == variant.op]
     return [*same, *alike, variant.name][0]
 
@@ -181,7 +190,9 @@ def _grading(asked: Sequence[VariantRubric], rubric: Rubric) -> Iterator[str]:
             "each variant."
         )
     yield f"- **Limits**: {rubric.limits.seconds:g} s and {rubric.limits.memory_mb:,} MB for each check."
-    yield from ("- A variant that fails `correct` or a hidden test gets no points for performance.", "")
+    yield "- A variant that fails `correct` or a hidden test gets no points for performance."
+    folders = dict.fromkeys(f"`{_place(one.name).partition('/')[0]}/`" for one in asked)
+    yield from (f"- Hand in {' and '.join(folders)}, with your variants.", "")
     shapes = ", ".join(f"`{problem.text}`" for problem in rubric.correct.problems)
     yield from (f"Published shapes, for `--shapes`: {shapes}.", "")
 

@@ -164,7 +164,7 @@ def mistakes(p: AttentionShape, arrays: Arrays) -> Iterator[tuple[str, Arrays]]:
     for tile in TILES:
         end = p.T // tile * tile
         if 0 < end < p.T:
-            words = f"keys end at {end} of {p.T}: the last, ragged tile of keys is left out"
+            words = f"keys end at {end} of {p.T}: the last, partial tile of keys is left out"
             yield words, weighted(p, arrays, partial(_ending, end))
     for tile in TILES:
         if p.T % tile:

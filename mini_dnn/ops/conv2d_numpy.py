@@ -70,7 +70,7 @@ def mistakes_of(x: np.ndarray, w: np.ndarray) -> Iterator[tuple[str, np.ndarray]
         if 0 < end < w[0].size:
             cut = w.reshape(len(w), -1) * (np.arange(w[0].size) < end)
             yield (
-                f"the sum ends after {end} of its {w[0].size} terms: the last, ragged tile is left out",
+                f"the sum ends after {end} of its {w[0].size} terms: the last, partial tile is left out",
                 conv2d_forward(x, cut.reshape(w.shape)),
             )
     if S > 1:

@@ -99,7 +99,7 @@ def mistaken_sums(p: PaddedShape, x: np.ndarray, w: np.ndarray) -> Iterator[tupl
         if 0 < end < flat.shape[1]:
             cut = (flat * (np.arange(flat.shape[1]) < end)).reshape(p.arrays["w"].shape)
             words = (
-                f"the sum ends after {end} of its {flat.shape[1]} terms: the last, ragged tile is left out"
+                f"the sum ends after {end} of its {flat.shape[1]} terms: the last, partial tile is left out"
             )
             yield words, convolve(x, as_nchw(p, cut), stride, pad)
     if p.N > 1:

@@ -87,7 +87,7 @@ def _missummed(
     for tile in (8, 16, 32, 64, 128):
         end = p.k // tile * tile
         if 0 < end < p.k:
-            words = f"the sum ends after {end} of its {p.k} terms: the last, ragged tile is left out"
+            words = f"the sum ends after {end} of its {p.k} terms: the last, partial tile is left out"
             yield words, scaled(p, arrays, a[..., :end] @ b[:, :end])
     c = a @ b
     yield "no term is added: the loop over k ends before its first tile", scaled(p, arrays, np.zeros_like(c))

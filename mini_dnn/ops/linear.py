@@ -122,7 +122,7 @@ def mistakes(p: LinearShape, arrays: Arrays) -> Iterator[tuple[str, Arrays]]:
             x, deviation = _lines(p, arrays)
             w = arrays["w"][:, :end].astype(np.float64)
             part = x[..., :end] @ w.T / deviation + arrays["bias"]
-            words = f"the sum ends after {end} of its {p.k} terms: the last, ragged tile is left out"
+            words = f"the sum ends after {end} of its {p.k} terms: the last, partial tile is left out"
             yield words, _finished(p, arrays, part)
 
 

@@ -24,7 +24,7 @@ from mini_dnn.work.locks import locked
 
 MOST_DEATHS = 3  # workers that may die with one item before it is given up
 MOST_REASONS = 3
-SETUPS = 10  # a chunk takes at least this many times its set-up, if that is longer than required
+SETUPS = 10  # a chunk takes at most this many times its set-up, if the engine's limit is lower
 
 Heard = Callable[[str, Record, bool], None]  # an item's name, its result, and whether it already existed
 

@@ -1,4 +1,4 @@
-// Only whole tiles of the reduction: the ragged last one is left out.
+// Only whole tiles of the reduction: the last, partial one is left out.
 // plan: gemm
 // expect: wrong
 extern "C" __global__ void conv(const float* x, const float* w, float* y, int N, int C, int H, int W, int M, int R,

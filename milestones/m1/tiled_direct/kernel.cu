@@ -41,7 +41,7 @@ extern "C" __global__ void conv_direct(const float* x, const float* w, float* y,
   for (int m = blockIdx.y; m < M; m += gridDim.y) {
     float acc = 0.0f;
     for (int c = 0; c < C; c++) {
-      const float* const plane = x + ((long long)n * C + c) * H * W;  // 64 bits: N C H W passes 2^31
+      const float* const plane = x + ((long long)n * C + c) * H * W;  // 64 bits: N C H W exceeds 2^31
       for (int r0 = 0; r0 < R; r0 += CHUNK_R)
         for (int s0 = 0; s0 < S; s0 += CHUNK_S) {
           const int rows = min(CHUNK_R, R - r0), columns = min(CHUNK_S, S - s0);  // of the filter

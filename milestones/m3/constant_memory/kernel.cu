@@ -25,7 +25,7 @@ extern "C" __global__ void conv_direct(const float* x, const float* w, float* y,
   const int P = H - R + 1, Q = W - S + 1;
   const int pixel = blockIdx.x * blockDim.x + threadIdx.x;
   const int n = blockIdx.z;
-  if (pixel >= P * Q) return;  // the last block of a plane is ragged
+  if (pixel >= P * Q) return;  // the last block of a plane has threads without a pixel
   const int p = pixel / Q, q = pixel % Q;
 
   for (int m = blockIdx.y; m < M; m += gridDim.y) {
@@ -33,7 +33,7 @@ extern "C" __global__ void conv_direct(const float* x, const float* w, float* y,
     for (int c = 0; c < C; c++)
       for (int r = 0; r < R; r++)
         for (int s = 0; s < S; s++) {
-          // 64 bits: N C H W passes 2^31 at large batches
+          // 64 bits: N C H W exceeds 2^31 at large batches
           const float value = x[(((long long)n * C + c) * H + p + r) * W + q + s];
           acc += value * weight(w, (((long long)m * C + c) * R + r) * S + s);
         }
