@@ -40,7 +40,8 @@ WARPGROUPS: list[tuple[str, Any]] = [  # variants that use their products
     *((name, LAYER_2) for name in ("layers/custom", "m3/fp32_split")),
     ("layers/fused", ConvPoolShape(**LAYER_2.fields, pool=4)),
     *(("networks/lenet/tensor_cores", batch) for batch in (LenetBatch(9), LenetBatch(999, True, 28))),
-    ("gemm/v11_ahead", GemmShape(2048, 2048, 2048, "fp16", "fp16")),
+    *(("gemm/v11_ahead", GemmShape(2048, 2048, 2048, "fp16", "fp16", layout)) for layout in ("nn", "nt")),
+    ("gemm/v11_ahead", GemmShape(2048, 2048, 2048, "fp16", "fp16", constant="b")),
     ("gemm/v11_ahead", GemmShape(6304, 3072, 768, "fp16", "fp16", constant="b")),
     ("gemm/v11_ahead", GemmShape(3136, 2128, 1688, "fp16", "fp16")),
     *(("gemm/v16_pingpong", GemmShape(*sizes, "fp16", "fp16")) for sizes in IN_TURN_AND_TOGETHER),
@@ -81,13 +82,16 @@ def test_compiles(case: tuple[str, int, int]) -> None:
 
 
 def notes_on_products(source: Path, defines: Defines, folder: Path) -> list[str]:
-    """The remarks of ptxas on a file's warpgroup products. There must be some."""
+    """The remarks of ptxas on a file's warpgroup products, of which there must be some.
+
+    C7519 is left out: ptxas has added a fence, which costs no time.
+    """
     definitions = [f"-D{name}={value}" for name, value in defines.items()]
     command = [str(find_nvcc()), "-cubin", "-arch=sm_90a", f"-I{INCLUDE}", *OPTIONS, *definitions]
     command += ["--keep", "--keep-dir", str(folder), str(source), "-o", str(folder / "kernel.cubin")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "wgmma.mma_async" in (folder / f"{source.stem}.ptx").read_text()
-    return re.findall(r".*(?:wgmma|GMMA).*", done.stderr)
+    return [line for line in re.findall(r".*(?:wgmma|GMMA).*", done.stderr) if "C7519" not in line]
 
 
 @needs_nvcc

@@ -18,7 +18,7 @@ FEW_ROWS, FEW_COLUMNS = 64, 32  # if b has few columns, its boxes are slow, and 
 FOUR_K = 4096  # the longest sum that a cluster of four blocks was tried for
 MOST_SUMS = 1 << 25  # of tiles of several rounds: beyond that, the last round hardly counts
 GRID_Y = 65535  # most blocks along y, where the columns of single tiles are
-WIDE_K = 128  # terms in the last steps, which multiply half of the columns at a time; a sum must be longer
+WIDE_K = 192  # terms in the last steps, which multiply half of the columns at a time; a sum must be longer
 # Kinds of tiles: three of gemm/v11_ahead, one of gemm/v8_final, and two of gemm/v10_small, in the second of
 # which blocks share k through memory. The last two are those of gemm/v16_pingpong: of a warpgroup and of two.
 SINGLE, WIDE, ROUNDS, FINAL, SMALL, PARTS, TURNS, TOGETHER = range(8)

@@ -16,11 +16,12 @@
 //              delivers less. If there are few tiles and k is long, two or four blocks share the k of a tile, and send
 //              each other parts of their sums, as in gemm/v8_final.
 //           5. Wide tiles, if those of 128 x 192 or 128 x 256 take one round: c is not transposed, two warpgroups have
-//              64 rows each, and no blocks of a cluster wait for each other. If there are 256 columns, the last two
-//              steps multiply half of them, and then the other half, so that the first half is stored while the other
-//              one is multiplied. The other half goes out through the stage that would be loaded next, so that it does
-//              not wait for memory. Such a block requests two stages at once, and the others when the first one has
-//              arrived, because loads of all multiprocessors delay each other.
+//              64 rows each, and no blocks of a cluster wait for each other. If there are 256 columns, the last
+//              three steps multiply half of them, and then the other half, so that the first half is stored while the
+//              other one is multiplied. One warpgroup does that after the other one, so that a quarter of c is left to
+//              be stored in the end. The other half goes out through the stage that would be loaded next, so that it
+//              does not wait for memory. Such a block requests two stages at once, and the others when the first one
+//              has arrived, because loads of all multiprocessors delay each other.
 //           variant.py has a model of the time, which chooses among all of these and the tiles of gemm/v10_small and
 //           gemm/v8_final.
 // Layout    as gemm/v8_final. Stages have ROWS rows of a and COLUMNS columns of b. The results of a tile are ROWS lines
@@ -170,8 +171,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
   if (warpgroup < WARPGROUPS) {
     float d[GROUPS][4];
     if constexpr (WIDE) {
-      multiply_wide(d, memory, ring, steps, warpgroup, stage);
-      store_wide(d, c, alpha, memory, ring, steps, stage, row, column, entry);
+      int before = 0;  // the stage of the previous step
+      multiply_wide(d, memory, ring, steps, warpgroup, stage, before);
+      store_wide(d, c, alpha, memory, ring, stage, before, row, column, entry);
     } else {
       char* const own = c_rows + warpgroup * PART * ROWS_BYTES;
       multiply(d, memory, ring, steps, warpgroup);
