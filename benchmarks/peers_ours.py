@@ -14,7 +14,7 @@ from mini_dnn.device.sources import source_hash
 from mini_dnn.errors import UsageError
 from mini_dnn.measuring.bench import code_of
 from mini_dnn.running.execute import Execution
-from mini_dnn.running.runner import check_runnable
+from mini_dnn.running.runnable import check_runnable
 from mini_dnn.variant import Variant, find
 from mini_dnn.variant import names as names_of
 

@@ -17,7 +17,7 @@ from mini_dnn.ops import Arrays
 from mini_dnn.ops.compare import compare_all
 from mini_dnn.ops.gemm import GemmShape
 from mini_dnn.running.execute import Execution
-from mini_dnn.running.runner import check_runnable
+from mini_dnn.running.runnable import check_runnable
 from mini_dnn.variant import Variant, find
 
 OP = "gemm"

@@ -69,6 +69,12 @@ def test_what_would_be_converted_is_refused(kind: Any) -> None:
     half = B.astype("f2")
     with pytest.raises(ShapeError, match=r"b must be float32 \(2, 9, 20\) for .*; found a \(2, 17"):
         gemm(kind(A), kind(half))
+    if kind in (CupyArray, Interfaced):
+        for dtype in (">f4", ">f2"):  # the other byte order
+            with pytest.raises(ShapeError, match=f"a must be float.*; found a .*{dtype}"):
+                gemm(kind(A.astype(dtype)), kind(B.astype(dtype)))
+        with pytest.raises(ShapeError, match="out is '>f4'; expected one of fp32"):
+            gemm(kind(A), kind(B), out=kind(C.astype(">f4")))
     with pytest.raises(ShapeError, match="float64, which float32 cannot hold exactly"):
         conv2d(kind(drawn(1, 1, 5, 5, dtype="float64")), kind(drawn(1, 1, 2, 2)))
 

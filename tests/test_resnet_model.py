@@ -203,6 +203,8 @@ def test_the_verb_writes_weights_that_describe_their_network(
     """Training in processes, and files of any kind; without options the checkpoint is HDF5."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("mini_dnn.datasets.load", lambda name, split, *_: images(16))
+    # The description is edited during the training
+    monkeypatch.setattr("mini_dnn.cli.train.check_room", lambda *_: Path("d.json").write_text("{}"))
     Path("d.json").write_text(SMALL.to_json())
     words = ["train", "--network", "resnet18", "--data", "synthetic", "--epochs", "1", "--batch", "8"]
     assert main([*words, "--out", "w.safetensors", "--description", "d.json"]) == 0

@@ -37,10 +37,13 @@ def test_an_archive_in_the_manner_of_webdataset(tmp_path: Path) -> None:
     }
     name = str(archive(tmp_path / "some.tar", members))
     with tarfile.open(name, "a") as file:
-        link = tarfile.TarInfo("link.png")
-        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
-        file.addfile(link)
-    names, found = pixels(name)
+        for kind, target in ((tarfile.SYMTYPE, "/etc/passwd"), (tarfile.LNKTYPE, "b.png")):
+            link = tarfile.TarInfo("link.png")
+            link.type, link.linkname = kind, target
+            file.addfile(link)
+    (batch,) = Feed(sources([name], None, GREY), GREY, 8, workers=1)
+    assert [error.partition(" to it")[0] for error in batch.errors[3:]] == ["the archive has only a link"] * 2
+    names, found = batch.names[:3], batch.pixels
     assert names == [f"{name}/a/0.png", f"{name}/{long}.JPG", f"{name}/b.png"]
     np.testing.assert_array_equal(found, [decode(png(seed), GREY) for seed in range(3)])
 

@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -12,12 +13,14 @@ from mini_dnn.cli import main
 from mini_dnn.datasets import ImageSet
 from mini_dnn.datasets.synthetic import draw
 from mini_dnn.device import Device
-from mini_dnn.errors import ShapeError, UsageError
+from mini_dnn.errors import DeviceError, ShapeError, UsageError
 from mini_dnn.measuring.inference import Program
+from mini_dnn.measuring.pictures import Classifier
 from mini_dnn.nn.models.vit import BASE, VitSizes, build
 from mini_dnn.nn.weights import WeightsInfo, save
 from mini_dnn.ops.compare import compare_all
 from mini_dnn.ops.vit import VitShape, score_bound
+from mini_dnn.running.execute import compile_others
 from mini_dnn.running.resident import Resident
 from mini_dnn.variant import Launch, find
 from mini_dnn.variant.export import expand
@@ -112,6 +115,14 @@ def test_launches_of_the_fused_one() -> None:
     text = re.sub(r"\s*//\s*", " ", expand(find("networks/vit/fused"), PROBLEM, "a test", BYTES))
     assert "linear_v2_ahead_linear<<<" in text
     assert "attention_v9_final_attention<<<" in text
+
+
+def test_a_gpu_newer_than_hopper_cannot_run_what_the_fused_one_calls() -> None:
+    newer = Mock(arch=100, has_clock=True, max_shared_bytes=BYTES)
+    fused = find("networks/vit/fused")
+    with pytest.raises(DeviceError, match="vit/fused needs a GPU of sm_90, the only one with wgmma"):
+        compile_others(fused.planned(PROBLEM, BYTES), newer)
+    assert Classifier.load("vit").best(newer).name == "networks/vit/layer_by_layer"
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """State dicts, files and flags that ``run.py weights`` refuses, with messages that name what is wrong."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from mini_dnn.nn import state_dicts
 from mini_dnn.nn.models import resnet
 from mini_dnn.nn.models.resnet import ResNetSizes
 from mini_dnn.nn.models.resnet_arrays import sizes_of
-from mini_dnn.nn.weights import load
+from mini_dnn.nn.weights import load, save
 from mini_dnn.nn.zoo import MODELS
 
 
@@ -168,3 +169,7 @@ def test_a_description_of_another_network_is_refused(source: Path) -> None:
             file, resnet.build(ResNetSizes(32, 3, "small", (4, 4, 6, 8), classes=6), np.random.default_rng(0))
         )
     assert network.architecture == info.architecture
+    huge = ResNetSizes(8, 1, "small", (4, 4, 6, 800), classes=5)  # is refused before it is built
+    save(file, network, replace(info, description=huge.to_json()))
+    with pytest.raises(WeightsError, match=r"it contains [\d,]+ numbers, and the network that it describes"):
+        MODELS["resnet18"].read(file)

@@ -212,3 +212,9 @@ def test_a_page_replaces_only_its_own_kind(log: Path, capsys: pytest.CaptureFixt
     capsys.readouterr()
     assert main(["report", "--log", str(log), "--out", str(log.parent / "page")]) == 0
     assert f"1 entry of {log}; open " in capsys.readouterr().out
+    page = log.parent / "page"
+    for name in ("old.png", "own.png"):
+        (page / name).write_bytes(b"a picture")
+    (page / "report.md").write_text("# a page\n\n![a picture of an earlier page](old.png)\n\ntext\n")
+    assert main(["report", "--log", str(log), "--out", str(page)]) == 0
+    assert {path.name for path in page.iterdir()} == {"index.html", "report.md", "own.png"}

@@ -26,7 +26,8 @@ from mini_dnn.device.finding import Finding
 from mini_dnn.errors import LimitError, SharedMemoryError, VariantError
 from mini_dnn.ops import Arrays, Operation, Trial
 from mini_dnn.running.parts import largest_part
-from mini_dnn.running.runner import check_runnable, run_plans
+from mini_dnn.running.runnable import check_runnable
+from mini_dnn.running.runner import run_plans
 from mini_dnn.variant import Planned, Variant
 
 RUNS = 2  # on the same memory

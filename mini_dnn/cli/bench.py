@@ -23,7 +23,7 @@ from mini_dnn.measuring.layerwise import LAYER
 from mini_dnn.measuring.measure import UNSETTLED, Setting
 from mini_dnn.measuring.records import Row, Skipped
 from mini_dnn.measuring.work_log import Tried
-from mini_dnn.running.runner import check_runnable
+from mini_dnn.running.runnable import check_runnable
 from mini_dnn.variant import Variant, find, mine, names
 from mini_dnn.work import EXECUTORS, find_engine, read_profile
 

@@ -21,7 +21,7 @@ from mini_dnn.measuring.measure import UNSETTLED, Setting
 from mini_dnn.measuring.served import forms
 from mini_dnn.measuring.serving import ENTRIES, GROWTH, REQUESTS, Service, ServingBench
 from mini_dnn.measuring.serving_records import Growth, Latency, Throughput
-from mini_dnn.running.runner import check_runnable
+from mini_dnn.running.runnable import check_runnable
 from mini_dnn.variant import Variant, find
 
 MEASURES = ("latency", "growth", "throughput")

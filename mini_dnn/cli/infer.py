@@ -42,7 +42,7 @@ from mini_dnn.measuring.measure import UNSETTLED, Measured, Setting
 from mini_dnn.nn.zoo import MODELS
 from mini_dnn.progress import told_of_silence
 from mini_dnn.running.compute import best
-from mini_dnn.running.runner import check_runnable
+from mini_dnn.running.runnable import check_runnable
 from mini_dnn.running.timing import NO_TIMING, Timing
 from mini_dnn.variant import Variant, find
 

@@ -15,7 +15,7 @@ from mini_dnn.cli.common import INTERRUPTED, seed
 from mini_dnn.datasets import ALL, ImageSet
 from mini_dnn.errors import UsageError, WeightsError
 from mini_dnn.nn.files import check_room
-from mini_dnn.nn.models.resnet import ResNetSizes
+from mini_dnn.nn.models import resnet
 from mini_dnn.nn.network import Network
 from mini_dnn.nn.train import EpochResult, Settings, Trainer, predict
 from mini_dnn.nn.weights import TEST_COUNTS, WeightsInfo, save
@@ -85,7 +85,8 @@ def run(args: argparse.Namespace) -> int:
     out, checkpoint = _files(args, train.name)
     rng = np.random.default_rng(settings.seed)
     test = model.load(train.name, "test", args.data_dir)
-    trainer = Trainer(_network(args, model, train, rng), train, test, settings, rng)
+    network, description = _network(args, model, train, rng)
+    trainer = Trainer(network, train, test, settings, rng)
     with ExitStack() as locks:
         check_room(out, "weights", trainer.weights_bytes)
         # There are two for a moment: a new one is written before it replaces the old one
@@ -94,27 +95,31 @@ def run(args: argparse.Namespace) -> int:
         check_room(checkpoint, "checkpoint", more)
         for path in (out, checkpoint):
             locks.enter_context(alone(path, "training"))
-        return _run(args, model, trainer, out, checkpoint)
+        return _run(args, model, trainer, description, out, checkpoint)
 
 
-def _network(args: argparse.Namespace, model: Model, train: ImageSet, rng: np.random.Generator) -> Network:
-    """Create the network for the data, or the network of a description."""
+def _network(
+    args: argparse.Namespace, model: Model, train: ImageSet, rng: np.random.Generator
+) -> tuple[Network, str]:
+    """Create the network for the data or for ``--description``, and its description for the weights."""
     if args.description is None:
-        return model.make(train.name, rng)
+        return model.make(train.name, rng), model.describe(train.name)
     if model.described is None:
         takes = " or ".join(name for name, other in MODELS.items() if other.described)
         raise UsageError(f"--description needs --network {takes}: {model.title} has only one size")
-    sizes = ResNetSizes.from_file(args.description)
+    sizes = resnet.ResNetSizes.from_file(args.description)
     shape, classes = (sizes.channels, sizes.image, sizes.image), int(train.labels.max()) + 1
     if shape != train.images.shape[1:] or sizes.classes < classes:
         raise UsageError(
             f"{args.description} describes a network for images {shape} and {sizes.classes} classes; "
             f"{train.name} has images {train.images.shape[1:]} and {classes} classes"
         )
-    return model.described(sizes.to_json(), rng)
+    return resnet.build(sizes, rng), sizes.to_json()
 
 
-def _run(args: argparse.Namespace, model: Model, trainer: Trainer, out: Path, checkpoint: Path) -> int:
+def _run(
+    args: argparse.Namespace, model: Model, trainer: Trainer, description: str, out: Path, checkpoint: Path
+) -> int:
     train, settings = trainer.train, trainer.settings
     print(f"data      {train.name}, {len(train.labels):,} training images, {train.origin}")
     if train.note:
@@ -131,9 +136,8 @@ def _run(args: argparse.Namespace, model: Model, trainer: Trainer, out: Path, ch
         raise WorkerError(f"{error}. Training has {_stopped(trainer.epoch, checkpoint)}") from error
     except WeightsError as error:  # the checkpoint of the last epoch could not be written
         raise WeightsError(f"{error}. Training has {_stopped(trainer.epoch - 1, checkpoint)}") from error
-    described = ResNetSizes.from_file(args.description).to_json() if args.description else ""
     try:
-        _finish(trainer, model, _command(model, settings, train.name, args), described, out)
+        _finish(trainer, model, _command(model, settings, train.name, args), description, out)
     except KeyboardInterrupt:
         print(_stopped(trainer.epoch, checkpoint))
         return INTERRUPTED
@@ -209,18 +213,17 @@ def _command(model: Model, settings: Settings, dataset: str, args: argparse.Name
     return shlex.join(["python", "run.py", "train", *(str(word) for pair in flags.items() for word in pair)])
 
 
-def _finish(trainer: Trainer, model: Model, command: str, described: str, out: Path) -> None:
+def _finish(trainer: Trainer, model: Model, command: str, description: str, out: Path) -> None:
     """Measure the accuracies and write the weights."""
     right = predict(trainer.network, trainer.test.images) == trainer.test.labels
     accuracies = {n: float(right[:n].mean()) for n in TEST_COUNTS if n <= len(right)}
-    name = trainer.train.name
     info = WeightsInfo(
-        name,
+        trainer.train.name,
         accuracies,
         trainer.settings.seed,
         command,
         model.preprocessing,
-        description=described or model.describe(name),
+        description=description,
     )
     save(out, trainer.network, info)
     for n, accuracy in accuracies.items():

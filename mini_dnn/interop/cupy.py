@@ -26,7 +26,7 @@ from mini_dnn.ops import Array
 from mini_dnn.paths import write_atomically
 from mini_dnn.running.execute import argument, no_buffer
 from mini_dnn.running.prepared import ALIGNMENT
-from mini_dnn.variant import Variant, find
+from mini_dnn.variant import Planned, Variant, find
 from mini_dnn.variant.plan import Argument, Code, CopyToSymbol, Gemm, Images, Launch, Step
 from mini_dnn.variant.planned import arch_needed
 from mini_dnn.variant.tensor_map import TensorMap
@@ -62,9 +62,9 @@ class Loaded:
             raise VariantError(f"{variant.name} runs on the host; use a variant with kernels")
         gpu = cupy.cuda.Device()
         self._gpu, arch = gpu.id, int(gpu.compute_capability)
-        if needed := arch_needed(variant.min_arch, [variant.source], arch):
-            raise DeviceError(f"{variant.name} needs a GPU of {needed}; this one is sm_{arch}")
+        _check_arch(variant, arch)
         self.planned = variant.planned(problem, gpu.attributes["MaxSharedMemoryPerBlockOptin"])
+        _check_arch(self.planned, arch)
         if not self.planned.fits(gpu.mem_info[0] + cupy.get_default_memory_pool().free_bytes(), True):
             raise DeviceError(
                 f"{variant.name} needs {self.planned.scratch_bytes / 1e6:.1f} MB of scratch memory for "
@@ -206,6 +206,11 @@ def load(impl: str | Variant, problem: Any) -> Loaded:
     """
     variant = impl if isinstance(impl, Variant) else find(impl)
     return Loaded(variant, variant.operation.parse(problem) if isinstance(problem, str) else problem)
+
+
+def _check_arch(variant: Variant | Planned, arch: int) -> None:
+    if needed := arch_needed(variant, arch):
+        raise DeviceError(f"{variant.name} needs a GPU of {needed}; this one is sm_{arch}")
 
 
 def _check_type(name: str, array: Array) -> None:

@@ -50,7 +50,7 @@ class Cupy:
 
     def dtype(self, dtype: Any) -> str:
         """It is NumPy's."""
-        return str(dtype.name)
+        return str(dtype)  # unlike its name, this includes a foreign byte order
 
     def maker(self, shape: tuple[int, ...], dtype: str, site: Site) -> Callable[[], Any]:
         """See `Kind`."""

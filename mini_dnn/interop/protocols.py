@@ -163,7 +163,7 @@ def _viewed(name: str, interface: Mapping[str, Any]) -> dlpack.View:
     return dlpack.View(
         address=address,
         shape=shape,
-        dtype=dtype.name,
+        dtype=str(dtype),  # unlike its name, this includes a foreign byte order
         device=(dlpack.CUDA, gpu_of(address)),
         is_dense=strides is None or dlpack.same_order(shape, tuple(strides), in_order),
         capsule=None,

@@ -29,7 +29,7 @@ from mini_dnn.measuring.inference import Program
 from mini_dnn.measuring.layerwise import LAYER
 from mini_dnn.measuring.measure import Setting
 from mini_dnn.measuring.records import BenchFile, Row, Skipped
-from mini_dnn.running.runner import check_runnable
+from mini_dnn.running.runnable import check_runnable
 from mini_dnn.variant import Variant, find
 from mini_dnn.work import Engine, Item, Work, digest, run_items
 from mini_dnn.work.items import Record

@@ -31,7 +31,7 @@ from mini_dnn.ops.resnet import ResNetShape
 from mini_dnn.ops.vit import VitShape
 from mini_dnn.pictures.recipe import IMAGENET, Recipe
 from mini_dnn.running.resident import Resident
-from mini_dnn.running.runner import runs_on
+from mini_dnn.running.runnable import runs_on
 from mini_dnn.variant import Variant, default_of, find, preferred
 
 # Types of images sent to a device; the first one that a variant accepts is used
@@ -187,7 +187,8 @@ class Classifier:
         """The variant that is used if none is named: see `Operation.preferred`."""
         operation = self.known.operation
         for variant in preferred(operation):
-            if runs_on(variant, device) and not self._form_for(variant)[1]:
+            images, limit = self._form_for(variant)
+            if not limit and runs_on(variant, device, self.known.problem_of(images)):
                 return variant
         return find(default_of(operation.name, operation.default))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from mini_dnn import datasets
 from mini_dnn.datasets import ALL, NAMES, SMALL_SIDE, ImageSet
 from mini_dnn.datasets.storage import SIDE
 from mini_dnn.errors import ShapeError, UsageError, WeightsError
-from mini_dnn.nn.files import describe
+from mini_dnn.nn.files import describe, unusable
 from mini_dnn.nn.models import lenet, resnet, vit
 from mini_dnn.nn.network import Network
 from mini_dnn.nn.train import Settings
@@ -48,7 +49,7 @@ class Model:
         ``(name of the data set)``: returns JSON with the network's sizes for a file of weights. It is empty
         if the name of the data set is enough.
     described
-        ``(JSON, rng)``: returns the network with such sizes.
+        ``(JSON)``: returns the sizes in such a description.
     pictures
         Whether it can also classify picture files.
     """
@@ -64,7 +65,7 @@ class Model:
     operation: str
     impl: str = ""
     describe: Callable[[str], str] = lambda _: ""
-    described: Callable[[str, np.random.Generator], Network] | None = None
+    described: Callable[[str], resnet.ResNetSizes] | None = None
     pictures: bool = False
 
     def load(self, name: str, split: str, data_dir: Path | None = None) -> ImageSet:
@@ -103,9 +104,15 @@ class Model:
         said = describe(path)
         if said.get("description") and self.described:
             try:
-                network = self.described(str(said["description"]), rng)
+                sizes = self.described(str(said["description"]))
             except ShapeError as error:
                 raise WeightsError(f"cannot use {path} as weights: {error}") from error
+            # Compared first, because a small file could describe a network that does not fit into memory
+            wanted, found = sum(map(math.prod, sizes.shapes.values())), int(said["numbers"])
+            if wanted > found:
+                problem = f"it contains {found:,} numbers, and the network that it describes has {wanted:,}"
+                raise unusable(path, "weights", problem)
+            network = resnet.build(sizes, rng)
         else:
             known = dataset or str(said.get("dataset"))
             network = self.make(known if known in self.data else self.data[-1], rng)
@@ -174,7 +181,7 @@ MODELS: Mapping[str, Model] = {
             operation="resnet",
             impl="cpu",
             describe=lambda dataset: resnet_sizes(dataset).to_json(),
-            described=lambda text, rng: resnet.build(resnet.ResNetSizes.from_json(text), rng),
+            described=resnet.ResNetSizes.from_json,
             pictures=True,
         ),
     )

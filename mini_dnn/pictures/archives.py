@@ -17,6 +17,10 @@ from mini_dnn.paths import open_regular
 
 ARCHIVES = (".tar",)
 COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst")
+NO_BYTES = (
+    "the archive has only a link to it, or a sparse or special file; create the archive with tar "
+    "--dereference --hard-dereference"
+)
 
 
 @dataclass(frozen=True)
@@ -56,8 +60,8 @@ def refused(name: str) -> str:
     )
 
 
-def members(path: Path) -> Iterator[tuple[str, Member]]:
-    """Names of the regular files in an archive, and the positions of their bytes.
+def members(path: Path) -> Iterator[tuple[str, Member | PictureError]]:
+    """Names of the files in an archive, and the positions of their bytes; an error for links and the like.
 
     Raises
     ------
@@ -72,6 +76,8 @@ def members(path: Path) -> Iterator[tuple[str, Member]]:
                     raise tarfile.ReadError("a size is negative")
                 if found.isreg() and not found.issparse():
                     yield found.name, Member(path, found.offset_data, found.size)
+                elif not found.isdir():
+                    yield found.name, PictureError(NO_BYTES)
             file.seek(archive.offset)
             if any(file.read(tarfile.BLOCKSIZE)):  # only zeros end an archive, but tarfile stops here, too
                 raise tarfile.ReadError("a header is not valid")

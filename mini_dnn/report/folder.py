@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from mini_dnn.errors import UsageError, reason
 from mini_dnn.paths import write_atomically
 
+PICTURE = re.compile(rb"^!\[.*\]\(([\w-]+\.png)\)$", re.MULTILINE)  # in report.md
+
 
 def write_folder(contents: Mapping[str, bytes], out: Path, title: str, force: bool = False) -> list[Path]:
     """Write files, including ``index.html``, into a folder and return their paths.
+
+    Pictures of an earlier page of this kind are removed if they are not replaced.
 
     Parameters
     ----------
@@ -25,15 +30,19 @@ def write_folder(contents: Mapping[str, bytes], out: Path, title: str, force: bo
         The folder cannot be written, or it has files of these names but no such page.
     """
     in_the_way = [name for name in contents if (out / name).exists()]
-    if in_the_way and not force and not _has_title(out, title):
+    is_ours, page = _has_title(out, title), out / "report.md"
+    if in_the_way and not force and not is_ours:
         raise UsageError(
             f"--out {out} contains {in_the_way[0]}, but not a report of mini_dnn; name another folder, or "
             "use --force to replace the file"
         )
     try:
         out.mkdir(parents=True, exist_ok=True)
+        earlier = PICTURE.findall(page.read_bytes()) if is_ours and page.exists() else []
         for name, content in contents.items():
             write_atomically(out / name, content, 0o644)
+        for name in {name.decode() for name in earlier} - set(contents):
+            (out / name).unlink(missing_ok=True)
     except OSError as error:
         raise UsageError(
             f"--out {out}: the report cannot be written there: {reason(error)}; name another folder"

@@ -10,9 +10,9 @@ import numpy as np
 
 from mini_dnn.device import Device, check_name, open_device
 from mini_dnn.ops import Operation
-from mini_dnn.running.runner import run, runs_on
+from mini_dnn.running.runnable import runs_on
+from mini_dnn.running.runner import run
 from mini_dnn.variant import Variant, default_of, find, preferred
-from mini_dnn.variant.planned import HOPPER
 
 
 def compute(operation: Operation, *given: Any, **fields: Any) -> Any:
@@ -66,14 +66,9 @@ def best(operation: Operation, problem: Any, device: Device) -> Variant:
     for asked in (problem, problem.with_batch(1)):  # a batch that is too large as a whole is split
         for variant in preferred(operation):
             supports = not (variant.limit_for(asked) or variant.limit_of_launches(asked))
-            if supports and runs_on(variant, device) and _calls_run(variant, asked, device):
+            if supports and runs_on(variant, device, asked):
                 return variant
     return find(default_of(operation.name, operation.default))
-
-
-def _calls_run(variant: Variant, problem: Any, device: Device) -> bool:
-    """Whether a device newer than Hopper can run what the plan calls; on others, ``min_arch`` covers it."""
-    return device.arch <= HOPPER or runs_on(variant.planned(problem, device.max_shared_bytes), device)
 
 
 def _array_count(operation: Operation, given: int) -> int:

@@ -11,6 +11,7 @@ import numpy as np
 from mini_dnn.device.base import Buffer, Device, KernelArg, MappedBuffer, Module
 from mini_dnn.errors import VariantError
 from mini_dnn.ops import Array, Arrays
+from mini_dnn.running.runnable import check_runnable
 from mini_dnn.running.spans import Span
 from mini_dnn.variant import TensorMap
 from mini_dnn.variant.plan import (
@@ -266,7 +267,8 @@ def no_buffer(name: str, known: Iterable[str], what: str) -> VariantError:
 
 
 def compile_others(planned: Planned, device: Device) -> dict[Code, Module]:
-    """Compile the kernels of other variants that a plan needs."""
+    """Compile the kernels of other variants that a plan needs. `DeviceError` if the device cannot run one."""
+    check_runnable(planned, device)
     return {code: device.compile(code.source, dict(code.defines)) for code in planned.codes}
 
 

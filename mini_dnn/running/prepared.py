@@ -16,7 +16,7 @@ from mini_dnn.device.base import Buffer, Device, ForeignStream, LentBuffer, Modu
 from mini_dnn.errors import DeviceError, VariantError
 from mini_dnn.running.execute import argument, compile_others, no_buffer
 from mini_dnn.running.parts import fits, largest_part
-from mini_dnn.running.runner import check_runnable
+from mini_dnn.running.runnable import check_runnable
 from mini_dnn.variant import Planned, Variant
 from mini_dnn.variant.plan import (
     Code,

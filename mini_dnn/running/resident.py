@@ -20,7 +20,8 @@ from mini_dnn.ops import Arrays
 from mini_dnn.ops.problem import exactly, shape_of
 from mini_dnn.running.execute import Execution
 from mini_dnn.running.parts import largest_part
-from mini_dnn.running.runner import Progress, check_runnable
+from mini_dnn.running.runnable import check_runnable
+from mini_dnn.running.runner import Progress
 from mini_dnn.running.timing import Timed, Timing, time_kernels
 from mini_dnn.variant import Planned, Variant
 

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 
 from mini_dnn.device.base import Device, Module
-from mini_dnn.errors import DeviceError, LimitError, UsageError
+from mini_dnn.errors import LimitError, UsageError
 from mini_dnn.ops import Arrays
 from mini_dnn.progress import SILENCE_S, running
 from mini_dnn.running.execute import Execution, compile_others
 from mini_dnn.running.parts import cut, empty_outputs, entries, largest_part
+from mini_dnn.running.runnable import check_runnable
 from mini_dnn.running.spans import Span
 from mini_dnn.running.timing import NO_TIMING, NOT_TIMED, Timed, Timing, time_kernels, time_on_host, time_op
 from mini_dnn.variant import Planned, Variant
-from mini_dnn.variant.planned import arch_needed
 
 OVERLAPPED_RUNS = 5  # runs; the layer time is their median
 
@@ -198,37 +198,6 @@ def _slow(planned: Planned, device: Device) -> str:
         f"ended. {stop} stops them. To look for an endless loop: run.py check --impl {planned.name} --shapes "
         f"{planned.problem.with_batch(1).text}"
     )
-
-
-def check_runnable(variant: Variant | Planned, device: Device) -> None:
-    """Check that a device can run a variant at all, whatever the problem.
-
-    Raises
-    ------
-    DeviceError
-        The device cannot run it. The message says what is needed.
-    """
-    if isinstance(variant, Variant) and variant.host is not None:
-        return
-    if variant.needs_gpu and not device.has_clock:
-        raise DeviceError(
-            f"{variant.name} needs a GPU: {variant.needs_gpu}. On the emulator, use another variant"
-        )
-    called = [code.source for code in variant.codes] if isinstance(variant, Planned) else []
-    if needed := arch_needed(variant.min_arch, [variant.source, *called], device.arch):
-        raise DeviceError(
-            f"{variant.name} needs a GPU of {needed}; this one is sm_{device.arch}. Use another variant, or "
-            "--device emulator"
-        )
-
-
-def runs_on(variant: Variant | Planned, device: Device) -> bool:
-    """Whether a device can run a variant at all, or with a plan also the variants that it calls."""
-    try:
-        check_runnable(variant, device)
-    except DeviceError:
-        return False
-    return True
 
 
 def _run_host(

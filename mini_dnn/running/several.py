@@ -22,7 +22,8 @@ from mini_dnn.ops import Arrays
 from mini_dnn.ops.problem import Share
 from mini_dnn.running.execute import Execution, compile_others
 from mini_dnn.running.parts import empty_outputs
-from mini_dnn.running.runner import Result, check_runnable
+from mini_dnn.running.runnable import check_runnable
+from mini_dnn.running.runner import Result
 from mini_dnn.running.timing import NO_TIMING, NOT_TIMED, Timed, Timing, op_of, repeat, warm_up
 from mini_dnn.variant import Variant
 

@@ -137,13 +137,14 @@ def fault_of_grids(steps: Iterable[WrittenStep]) -> str:
     return ""
 
 
-def arch_needed(min_arch: int, sources: Iterable[Path], arch: int) -> str:
-    """The GPUs that a variant with these kernel files needs; empty if ``arch`` is one of them."""
-    if arch < min_arch:
-        return f"sm_{min_arch} or newer"
-    if arch <= HOPPER or min_arch < HOPPER:  # a kernel for older GPUs, too, has another form for those
+def arch_needed(variant: Any, arch: int) -> str:
+    """The GPUs that a variant, or what a plan calls, needs; empty if ``arch`` is one of them."""
+    if arch < variant.min_arch:
+        return f"sm_{variant.min_arch} or newer"
+    if arch <= HOPPER or variant.min_arch < HOPPER:  # a kernel for older GPUs has another form for those
         return ""
-    files = (file for source in sources for file in source_files(source))
+    called = [code.source for code in variant.codes] if isinstance(variant, Planned) else []
+    files = (file for source in (variant.source, *called) for file in source_files(source))
     alone = any(HOPPER_ALONE.search(read_source(file)) for file in files)
     return f"sm_{HOPPER}, the only one with wgmma" if alone else ""
 

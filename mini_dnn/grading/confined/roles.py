@@ -30,7 +30,8 @@ from mini_dnn.grading import decoding, measure, plans
 from mini_dnn.grading.confined import imports, sandbox, wire
 from mini_dnn.grading.plans import Head
 from mini_dnn.paths import ROOT
-from mini_dnn.running.runner import check_runnable, run_planned
+from mini_dnn.running.runnable import check_runnable
+from mini_dnn.running.runner import run_planned
 from mini_dnn.variant import Planned, Variant, find
 
 # Python announces these events before they happen; no plan needs one of them. A submission gains nothing by
