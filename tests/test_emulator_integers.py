@@ -46,6 +46,12 @@ EXPECTED: list[Callable[[int, int], int]] = [
     parts(16, lambda x, y: -(x < y), negative=True),
     lambda x, y: sum(abs((x >> at & 255) - (y >> at & 255)) for at in range(0, 32, 8)),
     parts(8, lambda x, y: x + y + 1 >> 1),
+    parts(16, lambda x, y: x + y + (x + y >= 0) >> 1, negative=True),
+    parts(8, lambda x, y: min(max(x + y, -128), 127), negative=True),
+    parts(16, lambda x, y: max(x - y, 0)),
+    parts(8, lambda x, _: abs(x), negative=True),
+    parts(16, lambda x, y: x <= y, negative=True),
+    lambda x, y: (x & 0xFFFF) * (y >> 16 & 255) + (x >> 16) * (y >> 24) + 1,
     lambda x, y: int(f"{x:032b}"[::-1], 2),
     lambda x, y: x * y % WORD,
 ]

@@ -1,7 +1,9 @@
 """Results for NaN, zeros and numbers out of range, as PTX defines them. A GPU runs the same kernels."""
 
 import math
+from fractions import Fraction
 
+import ml_dtypes
 import numpy as np
 import pytest
 from emulator_kernels import Kernels
@@ -88,3 +90,25 @@ def test_matches_compare_bits(kernels: Kernels, values: tuple[float, float], sam
     out = np.zeros(32, np.uint32)
     kernels("matches", (1,), (32,), out, *(np.float32(value) for value in values))
     assert out.tolist() == [0xFFFFFFFF if same else 0x55555555 << lane % 2 for lane in range(32)]
+
+
+def test_rounding_in_a_direction(kernels: Kernels) -> None:
+    rng = np.random.default_rng(0)
+    x = (rng.standard_normal(64) * 10.0 ** rng.integers(-4, 5, 64)).astype(np.float32)
+    x[:4] = 1, -1, 1e-30, -70000
+    found = np.zeros((64, 6, 3), np.float32)
+    kernels("directed", (1,), (64,), x, found, np.int32(64))
+    kinds = [np.float32] * 4 + [np.float16, ml_dtypes.bfloat16]
+    for a, b, row in zip(x, np.roll(x, -1), found, strict=True):
+        p, q = Fraction(float(a)), Fraction(float(b))
+        for exact, kind, ends in zip([p + q, p * q, p / q, p * q - p, p, p], kinds, row, strict=True):
+            down, up, toward_zero = ends.tolist()
+            assert down <= exact <= up
+            assert up in (down, np.nextafter(kind(down), kind(np.inf)))
+            assert toward_zero == (down if exact > 0 else up)
+    assert np.signbit(found[0, 0]).tolist() == [True, False, False]  # 1 - 1
+
+
+def test_bfloats_are_rounded_once(kernels: Kernels) -> None:
+    found = results(kernels, "fused", 6, np.float32(2.0**-100), np.int64(1), kind=np.float32)
+    assert found == [262, 258, 260, 1, 1, 1]

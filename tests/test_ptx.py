@@ -81,11 +81,12 @@ def test_product_of_tf32(kernels: Kernels, rng: np.random.Generator) -> None:
 
 
 def test_max_nan(kernels: Kernels) -> None:
-    values = np.array([-np.inf, -1, 0, 2, np.inf, np.nan], np.float32)
+    values = np.array([-np.inf, -1, -0.0, 0, 2, np.inf, np.nan], np.float32)
     a, b = (np.ascontiguousarray(x.reshape(-1)) for x in np.meshgrid(values, values))
     d = np.zeros_like(a)
     kernels("larger", (1,), (a.size,), a, b, d)
     np.testing.assert_array_equal(d, np.maximum(a, b))
+    np.testing.assert_array_equal(np.signbit(d), np.signbit(a) & np.signbit(b))
 
 
 def test_pack(kernels: Kernels, rng: np.random.Generator) -> None:

@@ -19,6 +19,12 @@ extern "C" __global__ void words(const unsigned* a, const unsigned* b, unsigned*
       __vcmplts2(x, y),
       __vsadu4(x, y),
       __vavgu4(x, y),
+      __vavgs2(x, y),
+      __vaddss4(x, y),
+      __vsubus2(x, y),
+      __vabs4(x),
+      __vsetles2(x, y),
+      __dp2a_hi(x, y, 1u),
       unsigned(__brevll(x) >> 32),
       unsigned(__umul64hi((unsigned long long)x << 32, (unsigned long long)y << 32)),
   };

@@ -81,6 +81,32 @@ extern "C" __global__ void zeros(unsigned* out, float zero, float minus, float n
   NEXT __half_as_ushort(__hmin(__float2half(zero), __float2half(minus)));
 }
 
+#define EACH_WAY(f, ...) f##_rd(__VA_ARGS__), f##_ru(__VA_ARGS__), f##_rz(__VA_ARGS__)
+
+// Of each neighbouring pair of numbers: a sum, a product and the like, rounded down, up and toward zero
+extern "C" __global__ void directed(const float* x, float* out, int n) {
+  const int i = threadIdx.x;
+  const float a = x[i], b = x[(i + 1) % n];
+  const float results[] = {
+      EACH_WAY(__fadd, a, b),     EACH_WAY(__fmul, a, b),    EACH_WAY(__fdiv, a, b),
+      EACH_WAY(__fmaf, a, b, -a), EACH_WAY(__float2half, a), EACH_WAY(__float2bfloat16, a),
+  };
+  for (int k = 0; k < 18; k++) out[18 * i + k] = results[k];
+}
+
+// Products halfway between two bfloats, and a little more or less. The name is also one of the emulator's.
+extern "C" __global__ void fused(float* out, float tiny, long n) {
+  int i = 0;
+  const __nv_bfloat16 three(3 * n), seven(7 * n), little(tiny), less = -little;
+  const __nv_bfloat162 more = __hfma2({three, seven}, {__nv_bfloat16(87.0f), __nv_bfloat16(37.0f)}, {little, less});
+  NEXT __low2float(more);
+  NEXT __high2float(more);
+  NEXT float(__hfma(three, __nv_bfloat16(87.0f), CUDART_ZERO_BF16));
+  NEXT float(__hfma_sat(three, seven, less));
+  NEXT float(hexp(CUDART_ZERO_BF16));
+  NEXT float(__hmax(-CUDART_INF_FP16, __half(size_t(n))));
+}
+
 extern "C" __global__ void quotients(float* out, float large) {
   int i = 0;
   NEXT __fdividef(1.0f, large / 4);

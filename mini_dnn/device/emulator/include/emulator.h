@@ -15,6 +15,7 @@
 #include "emulator/groups_reduce.h"
 #include "emulator/atomics.h"
 #include "emulator/math.h"
+#include "emulator/rounding.h"
 #include "emulator/integers.h"
 #include "emulator/half.h"
 #include "emulator/bfloat.h"

@@ -1,5 +1,5 @@
 // Products of a warp, mma.sync: see include/emulator/multiply.h.
-#include "../include/emulator/bfloat.h"
+#include "../include/emulator/bfloat_bits.h"
 #include "../include/emulator/half_bits.h"
 #include "../include/emulator/multiply.h"
 #include "worker.h"

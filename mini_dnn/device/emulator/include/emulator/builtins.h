@@ -1,5 +1,7 @@
 // Barriers and other functions of CUDA C++ that need no header.
 #pragma once
+#include <type_traits>
+
 #include "qualifiers.h"
 #include "runtime_interface.h"
 
@@ -32,38 +34,27 @@ EMULATOR_ACCESS T __ldg(const T* p) {
   emulator::note_read_only(p, sizeof *p);
   return *p;
 }
-template <class T>
-EMULATOR_ACCESS T __ldcs(const T* p) {
-  return *p;
-}
-template <class T>
-EMULATOR_ACCESS T __ldcv(const T* p) {
-  return *p;
-}
-template <class T>
-EMULATOR_ACCESS T __ldlu(const T* p) {
-  return *p;
-}
-template <class T>
-EMULATOR_ACCESS T __ldcg(const T* p) {
-  return *p;
-}
-template <class T>
-EMULATOR_ACCESS T __ldca(const T* p) {
-  return *p;
-}
-template <class T>
-EMULATOR_ACCESS void __stcs(T* p, T value) {
-  *p = value;
-}
-template <class T>
-EMULATOR_ACCESS void __stcg(T* p, T value) {
-  *p = value;
-}
-template <class T>
-EMULATOR_ACCESS void __stwt(T* p, T value) {
-  *p = value;
-}
+#define EMULATOR_LOAD(name)            \
+  template <class T>                   \
+  EMULATOR_ACCESS T name(const T* p) { \
+    return *p;                         \
+  }
+#define EMULATOR_STORE(name)                                       \
+  template <class T>                                               \
+  EMULATOR_ACCESS void name(T* p, std::type_identity_t<T> value) { \
+    *p = value;                                                    \
+  }
+EMULATOR_LOAD(__ldca)
+EMULATOR_LOAD(__ldcg)
+EMULATOR_LOAD(__ldcs)
+EMULATOR_LOAD(__ldcv)
+EMULATOR_LOAD(__ldlu)
+EMULATOR_STORE(__stcg)
+EMULATOR_STORE(__stcs)
+EMULATOR_STORE(__stwb)
+EMULATOR_STORE(__stwt)
+#undef EMULATOR_STORE
+#undef EMULATOR_LOAD
 
 template <class T>
 inline size_t __cvta_generic_to_shared(const T* p) {

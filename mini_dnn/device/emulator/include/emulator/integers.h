@@ -49,30 +49,82 @@ inline unsigned of_parts(unsigned a, unsigned b, F f) {
 #define EMULATOR_OF_BYTES_AND_HALFWORDS(name, end, bytes, halfwords, expression) \
   EMULATOR_OF_PARTS(name##end##4, bytes, expression)                             \
   EMULATOR_OF_PARTS(name##end##2, halfwords, expression)
-#define EMULATOR_SIGNED(name, expression) EMULATOR_OF_BYTES_AND_HALFWORDS(name, s, signed char, short, expression)
+#define EMULATOR_SIGNED(name, end, expression) \
+  EMULATOR_OF_BYTES_AND_HALFWORDS(name, end, signed char, short, expression)
 #define EMULATOR_UNSIGNED(name, end, expression) \
   EMULATOR_OF_BYTES_AND_HALFWORDS(name, end, unsigned char, unsigned short, expression)
+#define EMULATOR_BOTH(name, expression)  \
+  EMULATOR_UNSIGNED(name, u, expression) \
+  EMULATOR_SIGNED(name, s, expression)
+#define EMULATOR_COMPARISON(name, op)          \
+  EMULATOR_BOTH(__vcmp##name, x op y ? -1 : 0) \
+  EMULATOR_BOTH(__vset##name, x op y)
 EMULATOR_UNSIGNED(__vadd, , x + y)
 EMULATOR_UNSIGNED(__vsub, , x - y)
-EMULATOR_UNSIGNED(__vmin, u, x < y ? x : y)
-EMULATOR_UNSIGNED(__vmax, u, x < y ? y : x)
-EMULATOR_UNSIGNED(__vabsdiff, u, x < y ? y - x : x - y)
+EMULATOR_UNSIGNED(__vadd, us, (emulator::saturated<decltype(x), float>(x + y)))
+EMULATOR_UNSIGNED(__vsub, us, (emulator::saturated<decltype(x), float>(x - y)))
+EMULATOR_SIGNED(__vadd, ss, (emulator::saturated<decltype(x), float>(x + y)))
+EMULATOR_SIGNED(__vsub, ss, (emulator::saturated<decltype(x), float>(x - y)))
+EMULATOR_BOTH(__vmin, x < y ? x : y)
+EMULATOR_BOTH(__vmax, x < y ? y : x)
+EMULATOR_BOTH(__vabsdiff, x < y ? y - x : x - y)
 EMULATOR_UNSIGNED(__vavg, u, x + y + 1 >> 1)
-EMULATOR_UNSIGNED(__vcmpeq, , x == y ? -1 : 0)
-EMULATOR_UNSIGNED(__vcmpne, , x != y ? -1 : 0)
-EMULATOR_UNSIGNED(__vcmpgt, u, x > y ? -1 : 0)
-EMULATOR_UNSIGNED(__vcmpge, u, x >= y ? -1 : 0)
-EMULATOR_UNSIGNED(__vcmplt, u, x < y ? -1 : 0)
-EMULATOR_UNSIGNED(__vcmple, u, x <= y ? -1 : 0)
-EMULATOR_SIGNED(__vmin, x < y ? x : y)
-EMULATOR_SIGNED(__vmax, x < y ? y : x)
-EMULATOR_SIGNED(__vcmpgt, x > y ? -1 : 0)
-EMULATOR_SIGNED(__vcmplt, x < y ? -1 : 0)
+EMULATOR_SIGNED(__vavg, s, x + y + (x + y >= 0) >> 1)
+EMULATOR_UNSIGNED(__vhadd, u, x + y >> 1)
+EMULATOR_UNSIGNED(__vcmp, eq, x == y ? -1 : 0)
+EMULATOR_UNSIGNED(__vcmp, ne, x != y ? -1 : 0)
+EMULATOR_UNSIGNED(__vset, eq, x == y)
+EMULATOR_UNSIGNED(__vset, ne, x != y)
+EMULATOR_COMPARISON(gt, >)
+EMULATOR_COMPARISON(ge, >=)
+EMULATOR_COMPARISON(lt, <)
+EMULATOR_COMPARISON(le, <=)
+#undef EMULATOR_COMPARISON
+#undef EMULATOR_BOTH
 #undef EMULATOR_UNSIGNED
 #undef EMULATOR_SIGNED
 #undef EMULATOR_OF_BYTES_AND_HALFWORDS
 #undef EMULATOR_OF_PARTS
-inline unsigned __vsadu4(unsigned a, unsigned b) {
-  const unsigned d = __vabsdiffu4(a, b);
-  return (d & 0xff) + (d >> 8 & 0xff) + (d >> 16 & 0xff) + (d >> 24);
+
+#define EMULATOR_OF_ONE_WORD(parts)                                              \
+  inline unsigned __vneg##parts(unsigned a) { return __vsub##parts(0, a); }      \
+  inline unsigned __vnegss##parts(unsigned a) { return __vsubss##parts(0, a); }  \
+  inline unsigned __vabs##parts(unsigned a) { return __vabsdiffs##parts(a, 0); } \
+  inline unsigned __vabsss##parts(unsigned a) { return __vmaxs##parts(a, __vnegss##parts(a)); }
+EMULATOR_OF_ONE_WORD(2)
+EMULATOR_OF_ONE_WORD(4)
+#undef EMULATOR_OF_ONE_WORD
+
+// The sums of the parts of differences.
+#define EMULATOR_SUMS(sign)                                             \
+  inline unsigned __vsad##sign##2(unsigned a, unsigned b) {             \
+    const unsigned d = __vabsdiff##sign##2(a, b);                       \
+    return (d & 0xffff) + (d >> 16);                                    \
+  }                                                                     \
+  inline unsigned __vsad##sign##4(unsigned a, unsigned b) {             \
+    const unsigned d = __vabsdiff##sign##4(a, b);                       \
+    return (d & 0xff) + (d >> 8 & 0xff) + (d >> 16 & 0xff) + (d >> 24); \
+  }
+EMULATOR_SUMS(s)
+EMULATOR_SUMS(u)
+#undef EMULATOR_SUMS
+
+// Products of bytes with bytes, and of halfwords with the two low or high bytes, all signed or all unsigned.
+#define EMULATOR_PRODUCTS(T, byte, halfword)                                           \
+  inline T __dp4a(T a, T b, T sum) {                                                   \
+    for (int i = 0; i < 32; i += 8) sum += T(byte(a >> i)) * T(byte(b >> i));          \
+    return sum;                                                                        \
+  }                                                                                    \
+  inline T __dp2a_lo(T a, T b, T sum) {                                                \
+    return sum + T(halfword(a)) * T(byte(b)) + T(halfword(a >> 16)) * T(byte(b >> 8)); \
+  }                                                                                    \
+  inline T __dp2a_hi(T a, T b, T sum) { return __dp2a_lo(a, T(b >> 16), sum); }
+EMULATOR_PRODUCTS(int, int8_t, int16_t)
+EMULATOR_PRODUCTS(unsigned, uint8_t, uint16_t)
+#undef EMULATOR_PRODUCTS
+inline int __dp4a(char4 a, char4 b, int sum) {
+  return __dp4a(emulator::bits_as<int>(a), emulator::bits_as<int>(b), sum);
+}
+inline unsigned __dp4a(uchar4 a, uchar4 b, unsigned sum) {
+  return __dp4a(emulator::bits_as<unsigned>(a), emulator::bits_as<unsigned>(b), sum);
 }

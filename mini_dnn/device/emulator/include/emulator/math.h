@@ -87,17 +87,30 @@ inline constexpr unsigned max(unsigned a, int b) { return max(a, unsigned(b)); }
 
 inline float rsqrtf(float x) { return 1.f / __builtin_sqrtf(x); }
 inline double rsqrt(double x) { return 1. / __builtin_sqrt(x); }
-inline float rhypotf(float x, float y) { return 1.f / hypotf(x, y); }
-inline float norm3df(float x, float y, float z) { return float(hypot(hypot(double(x), double(y)), double(z))); }
-inline float rnorm3df(float x, float y, float z) { return 1.f / norm3df(x, y, z); }
-inline float rcbrtf(float x) { return 1.f / cbrtf(x); }
 inline void sincos(float x, float* s, float* c) { sincosf(x, s, c); }
-inline float cospif(float x) { return float(sin(M_PI * (0.5 - fabs(remainder(double(x), 2.0))))); }  // exact zeros
-inline float sinpif(float x) {
-  const double r = remainder(double(x), 2.0);
-  return float(sin(M_PI * (fabs(r) > 0.5 ? copysign(1.0, r) - r : r)));
+inline double cospi(double x) { return sin(M_PI * (0.5 - fabs(remainder(x, 2.0)))); }  // exact zeros
+inline double sinpi(double x) {
+  const double r = remainder(x, 2.0);
+  return sin(M_PI * (fabs(r) > 0.5 ? copysign(1.0, r) - r : r));
 }
-inline float normcdff(float x) { return float(0.5 * erfc(-M_SQRT1_2 * x)); }
+inline void sincospi(double x, double* s, double* c) { *s = sinpi(x), *c = cospi(x); }
+inline double rcbrt(double x) { return 1. / cbrt(x); }
+inline double rhypot(double x, double y) { return 1. / hypot(x, y); }
+inline double norm3d(double x, double y, double z) { return hypot(hypot(x, y), z); }
+inline double rnorm3d(double x, double y, double z) { return 1. / norm3d(x, y, z); }
+inline double norm4d(double x, double y, double z, double w) { return hypot(hypot(x, y), hypot(z, w)); }
+inline double rnorm4d(double x, double y, double z, double w) { return 1. / norm4d(x, y, z, w); }
+inline double normcdf(double x) { return 0.5 * erfc(-M_SQRT1_2 * x); }
+inline float cospif(float x) { return float(cospi(x)); }
+inline float sinpif(float x) { return float(sinpi(x)); }
+inline void sincospif(float x, float* s, float* c) { *s = sinpif(x), *c = cospif(x); }
+inline float rcbrtf(float x) { return 1.f / cbrtf(x); }
+inline float rhypotf(float x, float y) { return 1.f / hypotf(x, y); }
+inline float norm3df(float x, float y, float z) { return float(norm3d(x, y, z)); }
+inline float rnorm3df(float x, float y, float z) { return float(rnorm3d(x, y, z)); }
+inline float norm4df(float x, float y, float z, float w) { return float(norm4d(x, y, z, w)); }
+inline float rnorm4df(float x, float y, float z, float w) { return float(rnorm4d(x, y, z, w)); }
+inline float normcdff(float x) { return float(normcdf(x)); }
 inline float fdividef(float a, float b) { return a / b; }
 // Multiplies by a reciprocal, which is 0 above 2^126, where it would be subnormal
 inline float __fdividef(float a, float b) {
@@ -155,7 +168,7 @@ template <class To, class From>
 inline To saturated(From x) {
   constexpr bool is_signed = To(-1) < To(0);
   constexpr To high = is_signed ? To((1ull << (8 * sizeof(To) - 1)) - 1) : To(-1), low = is_signed ? To(-high - 1) : 0;
-  if (!(x == x)) return sizeof(From) == 4 && sizeof(To) == 4 ? To(0) : To(1ull << (8 * sizeof(To) - 1));
+  if (!(x == x)) return sizeof(From) == 4 && sizeof(To) <= 4 ? To(0) : To(1ull << (8 * sizeof(To) - 1));
   return x >= From(high) ? high : x <= From(low) ? low : To(x);
 }
 }  // namespace emulator
@@ -170,11 +183,18 @@ EMULATOR_TO_INTEGER(__float2uint, float, unsigned)
 EMULATOR_TO_INTEGER(__float2ll, float, long long)
 EMULATOR_TO_INTEGER(__float2ull, float, unsigned long long)
 EMULATOR_TO_INTEGER(__double2int, double, int)
+EMULATOR_TO_INTEGER(__double2uint, double, unsigned)
 EMULATOR_TO_INTEGER(__double2ll, double, long long)
+EMULATOR_TO_INTEGER(__double2ull, double, unsigned long long)
 #undef EMULATOR_TO_INTEGER
 inline float __int2float_rn(int x) { return float(x); }
 inline float __uint2float_rn(unsigned x) { return float(x); }
 inline float __ll2float_rn(long long x) { return float(x); }
+inline float __ull2float_rn(unsigned long long x) { return float(x); }
+inline double __int2double_rn(int x) { return x; }
+inline double __uint2double_rn(unsigned x) { return x; }
+inline double __ll2double_rn(long long x) { return double(x); }
+inline double __ull2double_rn(unsigned long long x) { return double(x); }
 inline float __double2float_rn(double x) { return float(x); }
 
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
@@ -199,6 +219,12 @@ inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned shift) {
 inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
   return unsigned(((unsigned long long)high << 32 | low) >> (shift % 32));
 }
+inline unsigned __funnelshift_lc(unsigned low, unsigned high, unsigned shift) {
+  return shift < 32 ? __funnelshift_l(low, high, shift) : low;
+}
+inline unsigned __funnelshift_rc(unsigned low, unsigned high, unsigned shift) {
+  return shift < 32 ? __funnelshift_r(low, high, shift) : high;
+}
 // Each nibble of the selector selects one of 8 bytes
 inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
   const unsigned long long both = (unsigned long long)y << 32 | x;
@@ -209,12 +235,4 @@ inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
     result |= unsigned(s & 8 ? (byte & 0x80 ? 0xff : 0) : byte) << (8 * i);
   }
   return result;
-}
-inline int __dp4a(int a, int b, int c) {
-  for (int i = 0; i < 4; i++) c += int((signed char)(a >> (8 * i))) * int((signed char)(b >> (8 * i)));
-  return c;
-}
-inline unsigned __dp4a(unsigned a, unsigned b, unsigned c) {
-  for (int i = 0; i < 4; i++) c += (a >> (8 * i) & 0xff) * (b >> (8 * i) & 0xff);
-  return c;
 }

@@ -3,11 +3,14 @@
 #include "async_interface.h"
 #include "bfloat_bits.h"
 #include "half_bits.h"
+#include "math.h"
 #include "multiply.h"
 
 namespace emulator::ptx {
 
-inline float max_nan(float a, float b) { return a != a || a > b ? a : b; }
+inline float max_nan(float a, float b) {
+  return __builtin_isunordered(a, b) ? bits_as<float>(0x7fffffff) : larger<float, int>(a, b);
+}
 
 inline unsigned pack_halves(float low, float high) { return float_to_half2(float_x4{low, high}); }
 inline float2 unpack_halves(unsigned both) {
