@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from convolutions import compare_conv2d, solved
-from sampling import sampled
 
 from mini_dnn import conv2d
 from mini_dnn.device import Device
@@ -28,7 +27,9 @@ def runnable(name: str, device: Device) -> Variant:
     return variant
 
 
-@pytest.mark.parametrize(("name", "sizes"), sampled(names("conv2d"), SHAPES, one_of=3))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", names("conv2d"))
+@pytest.mark.parametrize("sizes", SHAPES)
 def test_unusual_sizes(name: str, sizes: str, device: Device) -> None:
     result = solved(runnable(name, device), SHAPES[sizes], device)
     assert result.ok, str(result)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sampling import exhaustive_unless
 
 from mini_dnn import conv2d, ops
 from mini_dnn.device import Device
@@ -106,8 +105,7 @@ def cases() -> Iterator[Any]:
             taken = [text for text in problems_of(op) if not variant.limit_for(ops.find(op).parse(text))]
             if taken:  # neighbouring variants use other parts of the cases, and the next five another problem
                 part, text = number % PARTS, taken[number // PARTS % min(2, len(taken))]
-                marks = exhaustive_unless(part == 0)
-                yield pytest.param(name, text, part, id=f"{name}/{text}/{part}", marks=marks)
+                yield pytest.param(name, text, part, id=f"{name}/{text}/{part}")
 
 
 def kept(variant: Variant, problem: Any) -> str:
@@ -116,6 +114,7 @@ def kept(variant: Variant, problem: Any) -> str:
     return computes_in if computes_in in PROMISES else variant.precision
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("name", "text", "part"), list(cases()))
 def test_a_precision_is_kept(name: str, text: str, part: int, device: Device) -> None:
     variant = find(name)
