@@ -2,29 +2,19 @@
 
 import numpy as np
 import pytest
-from convolutions import compare_conv2d, solved
+from convolutions import compare_conv2d, runnable, solved
 
 from mini_dnn import conv2d
 from mini_dnn.device import Device
 from mini_dnn.ops.conv2d import ConvShape
 from mini_dnn.running.runner import run
-from mini_dnn.variant import Variant, find, names
+from mini_dnn.variant import names
 
 SHAPES = {
     "wide image": ConvShape(1, 2, 4, 131, 8, 3, 3),
     "many channels": ConvShape(1, 70, 7, 9, 33, 3, 3),
     "long filter row": ConvShape(1, 1, 3, 90, 2, 2, 71),
 }
-
-
-def runnable(name: str, device: Device) -> Variant:
-    """Return the variant; skip the test with a reason if this device cannot run it."""
-    variant = find(name)
-    if variant.needs_gpu and not device.has_clock:
-        pytest.skip(f"{name} needs a GPU: {variant.needs_gpu}")
-    if device.arch < variant.min_arch:
-        pytest.skip(f"{name} needs sm_{variant.min_arch}, the device is sm_{device.arch}")
-    return variant
 
 
 @pytest.mark.exhaustive

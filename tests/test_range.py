@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from convolutions import runnable
 
 from mini_dnn import conv2d, ops
 from mini_dnn.device import Device
@@ -117,11 +118,7 @@ def kept(variant: Variant, problem: Any) -> str:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(("name", "text", "part"), list(cases()))
 def test_a_precision_is_kept(name: str, text: str, part: int, device: Device) -> None:
-    variant = find(name)
-    if variant.needs_gpu and not device.has_clock:
-        pytest.skip(f"{name} needs a GPU: {variant.needs_gpu}")
-    if device.arch < variant.min_arch:
-        pytest.skip(f"{name} needs sm_{variant.min_arch}, the device is sm_{device.arch}")
+    variant = runnable(name, device)
     found = []
     for words, (problem, given) in list(cases_of(variant.op, text).items())[part::PARTS]:
         with np.errstate(all="ignore"):

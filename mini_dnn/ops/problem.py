@@ -171,8 +171,8 @@ class Problem:
         for name, length in lengths.items():
             if 0 != (pitch := getattr(self, name)) < length:
                 raise ShapeError(
-                    f"{name} is {pitch}, and a line has {length} elements; expected {length} or more, or 0 for "
-                    "no gap"
+                    f"{name} is {pitch}, and a line has {length} elements; expected {length} or more, or 0 "
+                    "for no gap"
                 )
 
     def named(self, *roles: str) -> dict[str, Array]:
