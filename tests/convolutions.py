@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pytest
 
 from mini_dnn import ops
 from mini_dnn.device import Device
@@ -10,7 +11,7 @@ from mini_dnn.ops.compare import Comparison
 from mini_dnn.ops.conv2d import ConvShape
 from mini_dnn.running.runner import run
 from mini_dnn.running.verify import verify
-from mini_dnn.variant import Planned, Variant
+from mini_dnn.variant import Planned, Variant, find
 
 SM_90_BYTES = 227 * 1024  # shared memory per block
 
@@ -20,6 +21,16 @@ def solved(variant: Variant, problem: Any, device: Device | None, seed: int = 0)
     arrays = variant.operation.inputs(problem, seed)
     outputs = run(variant, problem, arrays, device).outputs
     return verify(variant.operation, problem, arrays, outputs, variant.precision)
+
+
+def runnable(name: str, device: Device) -> Variant:
+    """Return the variant; skip the test with a reason if this device cannot run it."""
+    variant = find(name)
+    if variant.needs_gpu and not device.has_clock:
+        pytest.skip(f"{name} needs a GPU: {variant.needs_gpu}")
+    if device.arch < variant.min_arch:
+        pytest.skip(f"{name} needs sm_{variant.min_arch}, the device is sm_{device.arch}")
+    return variant
 
 
 def compare_conv2d(x: np.ndarray, w: np.ndarray, y: np.ndarray, precision: str = "fp32") -> Comparison:

@@ -35,6 +35,28 @@ def check_gradients(layer: Layer, shape: tuple[int, ...], rtol: float = 1e-7, at
         np.testing.assert_allclose(parameter.grad, wanted, rtol=rtol, atol=atol, err_msg=name)
 
 
+def check_float32(layer: Layer, shape: tuple[int, ...]) -> None:
+    """Check that results and gradients of float32 are float32."""
+    x = np.random.default_rng(7).standard_normal(shape).astype(np.float32)
+    assert layer.forward(x).dtype == np.float32
+    y = layer.forward(x, training=True)
+    assert y.dtype == np.float32
+    assert layer.backward(y).dtype == np.float32
+    assert all(parameter.grad.dtype == np.float32 for parameter in layer.parameters().values())
+
+
+def check_forward(layer: Layer, shape: tuple[int, ...]) -> None:
+    """Check the shape of the output, that ``overwrite`` gives the same, and that the input stays as it is."""
+    x = np.random.default_rng(7).standard_normal(shape)
+    before = x.copy()
+    y = layer.forward(x)
+    assert y.shape == layer.output_shape(shape)
+    np.testing.assert_allclose(layer.forward(x.copy(), overwrite=True), y, rtol=1e-12)
+    layer.forward(x, training=True)
+    layer.backward(np.ones_like(y))
+    np.testing.assert_array_equal(x, before)
+
+
 def taken_gradients(layer: Layer) -> dict[str, np.ndarray]:
     """The gradients of the parameters, which are NaN from then on until they are computed again."""
     found = {name: parameter.grad.copy() for name, parameter in layer.parameters().items()}

@@ -1,12 +1,11 @@
 """Problems that ``attention/v10_heads`` computes itself, and those that it leaves to another variant."""
 
 import pytest
+from convolutions import solved
 
 from mini_dnn.checking.check import check
 from mini_dnn.device import Device
 from mini_dnn.ops.attention import AttentionShape
-from mini_dnn.running.runner import run
-from mini_dnn.running.verify import verify
 from mini_dnn.variant import find
 
 RUNG = find("attention/v10_heads")
@@ -29,9 +28,7 @@ def test_other_lengths_are_left_to_another(T: int) -> None:
 
 @pytest.mark.parametrize("problem", OWN, ids=lambda p: p.text)
 def test_whole_heads(problem: AttentionShape, device: Device) -> None:
-    arrays = RUNG.operation.inputs(problem, 0)
-    outputs = run(RUNG, problem, arrays, device).outputs
-    found = verify(RUNG.operation, problem, arrays, outputs, RUNG.precision)
+    found = solved(RUNG, problem, device)
     assert found.ok, str(found)
 
 

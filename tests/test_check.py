@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from check_plans import PLANS, TILE, direct, scratch
-from sampling import chosen
 from shipped import CHECKABLE, SMALL, small_problem
 
 from mini_dnn.checking.check import check
@@ -32,7 +31,6 @@ from mini_dnn.variant import Variant, find
 
 WRONG = sorted(Path(__file__).with_name("wrong").glob("*.cu"))
 KIND = re.compile(r"// expect: ([\w-]+)$", re.MULTILINE)
-OFTEN = {KIND.search(file.read_text())[1]: file for file in WRONG}.values()  # one for each kind of finding
 HIDDEN = [file for file in WRONG if "// clean in order: " in file.read_text()]
 SHAPE = ConvShape(2, 3, 12, 21, 9, 3, 5)
 LIMIT = STEP_LIMIT // 50  # blocks of kernels that end stay far below this at such shapes, too
@@ -70,11 +68,8 @@ def expected(file: Path) -> list[tuple[str, int, str]]:
     return marks
 
 
-@pytest.mark.parametrize(
-    "file",
-    chosen(WRONG, lambda file: file in OFTEN or file.stem.startswith("correct_")),
-    ids=lambda file: file.stem,
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("file", WRONG, ids=lambda file: file.stem)
 def test_corpus(file: Path, tmp_path: Path) -> None:
     """Each finding has the expected kind, and the expected line if the file marks one."""
     marks = expected(file)
@@ -252,7 +247,8 @@ class TestVerb:
         assert "expected an integer of 0 or more" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", chosen(CHECKABLE, lambda name: name in CHECKABLE[::9]))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", CHECKABLE)
 def test_no_false_finding(name: str) -> None:
     report = check(find(name), [small_problem(name)])
     assert report.clean or report.ran[0].solver, "\n".join(describe(report))

@@ -2,14 +2,13 @@
 
 import numpy as np
 import pytest
-from convolutions import compare_conv2d, solved
-from sampling import sampled
+from convolutions import compare_conv2d, runnable, solved
 
 from mini_dnn import conv2d
 from mini_dnn.device import Device
 from mini_dnn.ops.conv2d import ConvShape
 from mini_dnn.running.runner import run
-from mini_dnn.variant import Variant, find, names
+from mini_dnn.variant import names
 
 SHAPES = {
     "wide image": ConvShape(1, 2, 4, 131, 8, 3, 3),
@@ -18,17 +17,9 @@ SHAPES = {
 }
 
 
-def runnable(name: str, device: Device) -> Variant:
-    """Return the variant; skip the test with a reason if this device cannot run it."""
-    variant = find(name)
-    if variant.needs_gpu and not device.has_clock:
-        pytest.skip(f"{name} needs a GPU: {variant.needs_gpu}")
-    if device.arch < variant.min_arch:
-        pytest.skip(f"{name} needs sm_{variant.min_arch}, the device is sm_{device.arch}")
-    return variant
-
-
-@pytest.mark.parametrize(("name", "sizes"), sampled(names("conv2d"), SHAPES, one_of=3))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", names("conv2d"))
+@pytest.mark.parametrize("sizes", SHAPES)
 def test_unusual_sizes(name: str, sizes: str, device: Device) -> None:
     result = solved(runnable(name, device), SHAPES[sizes], device)
     assert result.ok, str(result)

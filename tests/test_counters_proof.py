@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import counters_cases
 import counters_compare
 import pytest
-from sampling import chosen
 
 from mini_dnn.device.emulator.counted import CountedEmulator
 
@@ -33,7 +32,7 @@ def test_small_kernels(device: CountedEmulator) -> None:
     check(counters_compare.of_probes(device), least=1500)
 
 
-@pytest.mark.parametrize("name", chosen(TRIED, lambda name: name == "m1/direct"))
+@pytest.mark.parametrize("name", TRIED)
 def test_ladders(device: CountedEmulator, name: str) -> None:
     at = LADDERS.index(name)
     check(counters_compare.of_ladders(device, at, at + 1), least=12)

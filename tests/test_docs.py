@@ -1,12 +1,12 @@
 """Links, commands, examples and pictures of the documentation work."""
 
-import importlib.util
 import re
 import shlex
 from pathlib import Path
 
 import numpy as np
 import pytest
+from doc_scripts import script, texts
 
 from mini_dnn.cli import main
 from mini_dnn.device import Device
@@ -61,10 +61,6 @@ def commands(path: Path) -> list[str]:
     inline = re.findall(r"`([^`\n]+)`", FENCE.sub("", text))
     lines = [line.removeprefix("python ") for line in (*shell.splitlines(), *inline)]
     return [line.removeprefix("run.py ") for line in lines if line.startswith("run.py ")]
-
-
-def texts(svg: Path) -> list[str]:
-    return re.findall(r"<text[^>]*>([^<]+)</text>", svg.read_text())
 
 
 def test_there_are_pages() -> None:
@@ -186,12 +182,7 @@ def test_the_output_in_the_readme_is_what_the_program_says_now() -> None:
 
 
 def test_pictures_say_what_would_be_drawn_now(tmp_path: Path) -> None:
-    spec = importlib.util.spec_from_file_location("pictures", ROOT / "docs" / "pictures.py")
-    assert spec is not None
-    assert spec.loader is not None
-    pictures = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(pictures)
-    pictures.main(tmp_path)
+    script("pictures").main(tmp_path)
     for name in PICTURES:
         drawn = texts(tmp_path / name)
         assert drawn

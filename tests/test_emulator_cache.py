@@ -8,7 +8,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sampling import sampled
 
 from mini_dnn.device.cache import cache_dir, key
 from mini_dnn.device.emulator import EmulatorDevice
@@ -98,7 +97,7 @@ def test_kernels_are_built_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             device.compile(source, {"VALUE": "nothing"})
 
 
-@pytest.mark.parametrize("checked", sampled([False, True], one_of=2))
+@pytest.mark.parametrize("checked", [False, True])
 def test_the_precompiled_header_is_taken_and_changes_nothing(
     checked: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 from emulator_kernels import Kernels, line_of
-from sampling import sampled
 
 from mini_dnn.device.emulator import EmulatorDevice
 from mini_dnn.errors import DeviceError, LaunchError
@@ -269,7 +268,7 @@ print(np.isfinite(run(variant, problem, arrays, device).y).all())
 """
 
 
-@pytest.mark.parametrize("room_mb", sampled([1200, 2000], one_of=2))
+@pytest.mark.parametrize("room_mb", [1200, 2000])
 def test_workers_without_room_for_stacks_leave_the_blocks_to_others(room_mb: int) -> None:
     """This may happen if a process may use little address space on a machine with many cores."""
     words = [sys.executable, "-c", LITTLE_ROOM, str(room_mb)]

@@ -1,34 +1,18 @@
 """The verdicts in the README are up to date."""
 
-import importlib.util
 import re
 from pathlib import Path
 from types import ModuleType
-from xml.etree import ElementTree
 
 import pytest
+from doc_scripts import script, texts
 
 from mini_dnn.paths import ROOT
-
-NAMESPACE = "{http://www.w3.org/2000/svg}"
-
-
-def texts(svg: Path) -> list[str]:
-    return [
-        text
-        for node in ElementTree.parse(svg).iter(f"{NAMESPACE}text")
-        if (text := (node.text or "").strip())
-    ]
 
 
 @pytest.fixture(scope="module")
 def gallery() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("gallery", ROOT / "docs" / "gallery.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script("gallery")
 
 
 def test_pictures_show_what_check_says_now(gallery: ModuleType, tmp_path: Path) -> None:

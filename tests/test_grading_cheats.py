@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 from grading_helpers import CHEATS, QUICK, assemble, expected, honest, names, quick_setting
-from sampling import chosen
 
 from mini_dnn import ops
 from mini_dnn.grading import rubric
@@ -50,9 +49,6 @@ GRADED = [
     for at, name in enumerate(names_of_variants())
     if name in OFTEN or (at % 3 == 0 and name not in NOT_ALONE)
 ]
-ALIKE = (  # variants whose tests are exhaustive
-    *("asks_for_all_memory", "copies_first_image", "drops_small_terms", "huge_library", "rounds_to_bfloat16"),
-)
 HANGING = ("endless_kernel", "endless_plan", "memory_bomb")
 
 
@@ -83,8 +79,7 @@ def impatient_ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple
 def skipped(name: str) -> object:
     """Direct system calls are written for one kind of processor."""
     other = name.startswith("bare_") and platform.machine() != "x86_64"
-    marks = [pytest.mark.skipif(other, reason="system calls of x86-64")]
-    return pytest.param(name, marks=[*marks, pytest.mark.exhaustive] if name in ALIKE else marks)
+    return pytest.param(name, marks=pytest.mark.skipif(other, reason="system calls of x86-64"))
 
 
 @pytest.mark.parametrize("name", [skipped(name) for name in names("processor")])
@@ -107,7 +102,7 @@ def earns_nothing(name: str, ground: tuple[Path, Grader], tmp_path: Path) -> Non
     assert sorted(path.name for path in (folder / "out/grades").iterdir()) == ["other.json"]
 
 
-@pytest.mark.parametrize("name", chosen(names("apart"), lambda name: name in ("guesses_paths", "bare_guess")))
+@pytest.mark.parametrize("name", names("apart"))
 def test_a_guessed_path_tells_nothing(name: str, ground: tuple[Path, Grader], tmp_path: Path) -> None:
     if not can_hide_files():
         pytest.skip("this system lets nobody make a mount namespace")
@@ -161,7 +156,8 @@ def test_checked_mode_accepts_an_honest_submission(checking: Grader, tmp_path: P
     assert checking.grade(Submission("honest", honest(tmp_path))).points == 7
 
 
-@pytest.mark.parametrize("name", chosen(GRADED, lambda name: name in OFTEN))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", GRADED)
 def test_honest_submissions_are_not_refused(
     name: str, exact: Callable[[str, str], Grader], tmp_path: Path
 ) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from judged_kernels import ALONE, RETURNS, judged, needs_x86_64
-from sampling import chosen
 from shipped import CHECKABLE, small_problem
 
 from mini_dnn.device.emulator.checked import CheckedEmulator
@@ -225,23 +224,17 @@ HONEST = {
 }
 
 
-@pytest.mark.parametrize(
-    "name",
-    chosen(
-        HONEST, lambda name: name in ("structures by value", "virtual functions", "printing and asserting")
-    ),
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", HONEST)
 def test_nobody_honest_is_refused(name: str, tmp_path: Path) -> None:
     judged(*HONEST[name], tmp_path)
 
 
-TRIED = ("softmax/v1_warp", "m3/stack_2", "gemm/v8_final")  # tested each time
-LARGE = ("layers/custom", "attention/v9_final")
+OURS = ("softmax/v1_warp", "m3/stack_2", "gemm/v8_final", "layers/custom", "attention/v9_final")
 
 
-@pytest.mark.parametrize(
-    "name", chosen(dict.fromkeys([*TRIED, *LARGE, *CHECKABLE[::8]]), lambda name: name in TRIED)
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", dict.fromkeys([*OURS, *CHECKABLE[::8]]))
 def test_no_kernel_of_ours_is_refused(name: str) -> None:
     device = CheckedEmulator()
     planned = find(name).planned(small_problem(name), device.max_shared_bytes)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from judged_kernels import ALONE, RETURNS, judged, needs_x86_64
-from sampling import chosen
 
 from mini_dnn.errors import CompileError
 
@@ -254,10 +253,8 @@ CHEATS = {  # code before the kernel, and its effect
 }
 
 
-@pytest.mark.parametrize(
-    "name",
-    chosen(CHEATS, lambda name: name in ("own hook", "a table of middles", "a returned structure, anywhere")),
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", CHEATS)
 def test_no_cheat_is_accepted(name: str, tmp_path: Path) -> None:
     with pytest.raises(
         CompileError, match=r"FORBIDDEN|cannot use on a GPU|which no kernel has|does not compile"

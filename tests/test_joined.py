@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sampling import chosen
 from take_home_helpers import GEMM, files_of
 
 from mini_dnn.checking.launches import shared_limit
@@ -29,9 +28,7 @@ CALLING = [
 ]
 
 
-@pytest.mark.parametrize(
-    "words", chosen(CALLING, lambda words: "vit/fused" in words or words.startswith("m3"))
-)
+@pytest.mark.parametrize("words", CALLING)
 def test_the_file_computes_what_the_variants_compute(
     words: str, tmp_path: Path, quick_emulator: Device
 ) -> None:

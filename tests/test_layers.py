@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from gradients import check_gradients, check_parameter_gradients
+from gradients import check_float32, check_forward, check_gradients, check_parameter_gradients
 
 from mini_dnn.errors import MiniDnnError, ShapeError
 from mini_dnn.nn.layers import Conv2d, Flatten, Layer, Linear, Parameter, ReLU, Softmax
@@ -39,23 +39,10 @@ def test_backward_parameters_gives_the_same_parameter_gradients(layer: Layer, sh
 
 
 @cases
-def test_output_shape_tells_the_shape_and_float32_stays_float32(layer: Layer, shape: tuple[int, ...]) -> None:
-    y = layer.forward(rng().standard_normal(shape))
-    assert y.shape == layer.output_shape(shape)
+def test_shapes_types_and_what_a_forward_pass_leaves_alone(layer: Layer, shape: tuple[int, ...]) -> None:
+    check_forward(layer, shape)
     if not layer.parameters():
-        x = rng().standard_normal(shape).astype(np.float32)
-        y = layer.forward(x, training=True)
-        assert y.dtype == np.float32
-        assert layer.backward(y).dtype == np.float32
-
-
-@cases
-def test_forward_leaves_its_input_alone(layer: Layer, shape: tuple[int, ...]) -> None:
-    x = rng().standard_normal(shape)
-    before = x.copy()
-    layer.forward(x)
-    layer.backward(np.ones_like(layer.forward(x, training=True)))
-    np.testing.assert_array_equal(x, before)
+        check_float32(layer, shape)
 
 
 def test_a_method_that_a_layer_lacks_is_named() -> None:

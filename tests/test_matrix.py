@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sampling import chosen, exhaustive_unless
 
 from mini_dnn import ops
 from mini_dnn.device import Device
@@ -36,19 +35,14 @@ def problems(op: str) -> list[Any]:
 
 
 def cases() -> list[Any]:
-    """All problems of all variants.
-
-    Two thirds of each variant's are exhaustive, and others for its neighbours.
-    """
-    found = []
-    for op in ops.names():
-        for at, name in enumerate([*names(op), *mine(op)]):
-            variant = find(name)
-            taken = [problem for problem in problems(op) if not variant.limit_for(problem)]
-            for number, problem in enumerate(taken):
-                marks = exhaustive_unless(number % 3 == at % min(3, len(taken)))
-                found.append(pytest.param(name, problem, id=f"{op}/{name}/{problem.text}", marks=marks))
-    return found
+    """All problems of all variants."""
+    return [
+        pytest.param(name, problem, id=f"{op}/{name}/{problem.text}")
+        for op in ops.names()
+        for name in (*names(op), *mine(op))
+        for problem in problems(op)
+        if not find(name).limit_for(problem)
+    ]
 
 
 @cache
@@ -114,7 +108,8 @@ def test_every_variant_agrees_with_float64(name: str, problem: Any, device: Devi
     assert result.ok, str(result)
 
 
-@pytest.mark.parametrize("name", chosen(names(), lambda name: name in names()[::4]))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", names())
 def test_a_batch_that_does_not_fit_is_cut(name: str, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     variant = find(name)
     taken = [p for p in problems(variant.op) if not variant.limit_for(p)]

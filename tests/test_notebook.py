@@ -2,7 +2,6 @@
 
 import ast
 import importlib.metadata
-import importlib.util
 import json
 import os
 import re
@@ -11,6 +10,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import doc_scripts
 import pytest
 
 from mini_dnn.checking.launches import shared_limit
@@ -31,12 +31,7 @@ print(nbformat.writes(notebook))
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("notebook", ROOT / "docs/notebook.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return doc_scripts.script("notebook")
 
 
 def test_it_is_what_its_script_writes(script: ModuleType, tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from shlex import quote
 from typing import Any
 
 import pytest
-from sampling import chosen, sampled
 from shipped import small_problem
 
 from mini_dnn.checking.limits import verdict
@@ -73,7 +72,8 @@ COMPILATIONS = compilations()
 
 
 @needs_nvcc
-@pytest.mark.parametrize("case", chosen(COMPILATIONS, lambda case: case in COMPILATIONS[::17]), ids=str)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("case", COMPILATIONS, ids=str)
 def test_compiles(case: tuple[str, int, int]) -> None:
     name, arch, number = case
     variant = find(name)
@@ -95,7 +95,7 @@ def notes_on_products(source: Path, defines: Defines, folder: Path) -> list[str]
 
 
 @needs_nvcc
-@pytest.mark.parametrize("case", sampled(WARPGROUPS, one_of=4), ids=str)
+@pytest.mark.parametrize("case", WARPGROUPS, ids=str)
 def test_products_of_warpgroups_run_on(case: tuple[str, Any], tmp_path: Path) -> None:
     """The compiler sees that their sums are not used before the wait.
 

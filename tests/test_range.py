@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sampling import exhaustive_unless
+from convolutions import runnable
 
 from mini_dnn import conv2d, ops
 from mini_dnn.device import Device
@@ -106,8 +106,7 @@ def cases() -> Iterator[Any]:
             taken = [text for text in problems_of(op) if not variant.limit_for(ops.find(op).parse(text))]
             if taken:  # neighbouring variants use other parts of the cases, and the next five another problem
                 part, text = number % PARTS, taken[number // PARTS % min(2, len(taken))]
-                marks = exhaustive_unless(part == 0)
-                yield pytest.param(name, text, part, id=f"{name}/{text}/{part}", marks=marks)
+                yield pytest.param(name, text, part, id=f"{name}/{text}/{part}")
 
 
 def kept(variant: Variant, problem: Any) -> str:
@@ -116,13 +115,10 @@ def kept(variant: Variant, problem: Any) -> str:
     return computes_in if computes_in in PROMISES else variant.precision
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("name", "text", "part"), list(cases()))
 def test_a_precision_is_kept(name: str, text: str, part: int, device: Device) -> None:
-    variant = find(name)
-    if variant.needs_gpu and not device.has_clock:
-        pytest.skip(f"{name} needs a GPU: {variant.needs_gpu}")
-    if device.arch < variant.min_arch:
-        pytest.skip(f"{name} needs sm_{variant.min_arch}, the device is sm_{device.arch}")
+    variant = runnable(name, device)
     found = []
     for words, (problem, given) in list(cases_of(variant.op, text).items())[part::PARTS]:
         with np.errstate(all="ignore"):

@@ -7,7 +7,6 @@ import pytest
 from browser import Browser, Page
 from contrast import contrast
 from report_records import CEILINGS, both, fake_full, fake_peers, fake_record, fake_row, stored
-from sampling import sampled
 
 from mini_dnn import ops
 from mini_dnn.report.board import boards
@@ -152,7 +151,7 @@ def test_no_names_and_numbers_overlap(page: Page) -> None:
     assert page.run(OVERLAPS) == []
 
 
-@pytest.mark.parametrize("dark", sampled([False, True], one_of=2), ids=["light", "dark"])
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_a_phone_scrolls_tables_and_not_the_page(report: Path, browser: Browser, dark: bool) -> None:
     page = browser.open(report, width=400, dark=dark)
     assert page.overflow == 0
@@ -200,7 +199,7 @@ def test_a_ladder_without_a_rung_in_the_middle(tmp_path: Path) -> None:
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("op", sampled(["resnet", "vit", "attention"], one_of=3))
+@pytest.mark.parametrize("op", ["resnet", "vit", "attention"])
 def test_every_ladder_has_its_sentence(op: str, tmp_path: Path) -> None:
     said = notes()[op]
     problem = said.problem or next(iter(ops.find(op).course))

@@ -10,7 +10,6 @@ import pytest
 from clocked import Clocked
 from PIL import Image
 from resident_helpers import assert_right, compared, opened, pictures, small_network
-from sampling import sampled
 
 from mini_dnn import conv2d
 from mini_dnn.checking.schedules import SCHEDULES
@@ -34,7 +33,8 @@ def network() -> Network:
     return small_network()
 
 
-@pytest.mark.parametrize(("step", "is_bytes"), sampled(STEPS, [False, True], one_of=2))
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("is_bytes", [False, True])
 def test_agrees_with_float64(step: str, is_bytes: bool, network: Network, emulator: Device) -> None:
     images = pictures(37)  # not a multiple of any tile
     variant = find_step(step)
@@ -53,11 +53,8 @@ def tensor_cores(few: bool, monkeypatch: pytest.MonkeyPatch, **defines: int) -> 
     return replace(variant, defines=lambda s: {**variant.defines_for(s), **defines})
 
 
-@pytest.mark.parametrize(
-    ("defines", "few"),
-    sampled([{}, {"PTX_NO_WGMMA": 1}, {"PTX_NO_BULK": 1}], [True, False], one_of=2),
-    ids=str,
-)
+@pytest.mark.parametrize("defines", [{}, {"PTX_NO_WGMMA": 1}, {"PTX_NO_BULK": 1}], ids=str)
+@pytest.mark.parametrize("few", [True, False])
 def test_forms_of_the_tensor_cores(
     few: bool, defines: dict[str, int], network: Network, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:

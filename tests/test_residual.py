@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from gradients import check_parameter_gradients, differences
+from gradients import check_float32, check_forward, check_parameter_gradients, differences
 from residual_layers import conv, rng
 
 from mini_dnn.errors import MiniDnnError, ShapeError
@@ -79,16 +79,10 @@ def test_gradients_agree_with_central_differences(layer: Layer, shape: tuple[int
 
 @cases
 def test_shapes_and_what_a_forward_pass_leaves_alone(layer: Layer, shape: tuple[int, ...]) -> None:
+    check_forward(layer, shape)
     x = rng().standard_normal(shape)
-    before = x.copy()
-    y = layer.forward(x)
-    assert y.shape == layer.output_shape(shape)
-    # The layout does not matter
-    np.testing.assert_allclose(layer.forward(np.asfortranarray(x)), y, rtol=1e-12)
-    np.testing.assert_allclose(layer.forward(x.copy(), overwrite=True), y, rtol=1e-12)
-    layer.forward(x, training=True)
-    layer.backward(np.ones_like(y))
-    np.testing.assert_array_equal(x, before)
+    y = layer.forward(np.asfortranarray(x))  # the layout does not matter
+    np.testing.assert_allclose(layer.forward(x), y, rtol=1e-12)
     with pytest.raises(MiniDnnError, match="training=True"):
         layer.backward(np.ones_like(y))
 
@@ -111,12 +105,7 @@ def test_backward_parameters_gives_the_same_gradients(layer: Layer, shape: tuple
     ids=repr,
 )
 def test_float32_stays_float32(layer: Layer) -> None:
-    x = rng().standard_normal((2, 4, 6, 5)).astype(np.float32)
-    assert layer.forward(x).dtype == np.float32
-    y = layer.forward(x, training=True)
-    assert y.dtype == np.float32
-    assert layer.backward(y).dtype == np.float32
-    assert all(parameter.grad.dtype == np.float32 for parameter in layer.parameters().values())
+    check_float32(layer, (2, 4, 6, 5))
 
 
 @pytest.mark.parametrize("layer", [MaxPool2d(3, stride=2, padding=1), AvgPool2d(2), AdaptiveAvgPool2d(1)])

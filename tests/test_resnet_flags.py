@@ -4,7 +4,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from sampling import exhaustive_unless
 
 from mini_dnn.checking.check import check
 from mini_dnn.ops.resnet import ResNetShape
@@ -26,9 +25,7 @@ MISTAKES = {  # file, its text, the replacement, the expected finding
 }
 
 
-@pytest.mark.parametrize(
-    "mistake", [pytest.param(name, marks=exhaustive_unless(name == "no wait")) for name in MISTAKES]
-)
+@pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_with_a_flag_is_found(tmp_path: Path, mistake: str) -> None:
     file, right, wrong, kinds = MISTAKES[mistake]
     folder = tmp_path / "v7"

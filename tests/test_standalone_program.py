@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import why_no_gpu
-from sampling import chosen
 from take_home_helpers import GEMM, files_of, small
 
 from mini_dnn.device import Device
@@ -179,7 +178,7 @@ def asked(words: str) -> tuple[Variant, Any]:
 
 
 @needs_nvcc
-@pytest.mark.parametrize("words", chosen(COMPILED[3:6:2], lambda words: words.startswith("m3/")))
+@pytest.mark.parametrize("words", COMPILED[3:6:2])
 def test_nvcc_alone_builds_it(words: str, tmp_path: Path) -> None:
     """Kernels of several variants, and constant memory.
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sampling import chosen
 from take_home_helpers import ORIGIN, small
 from test_standalone_program import needs_nvcc
 
@@ -62,7 +61,7 @@ def written(name: str, folder: Path, text: str = "") -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", chosen(NAMES, lambda name: name == "layers/custom"))
+@pytest.mark.parametrize("name", NAMES)
 def test_it_is_python_and_launches_all(name: str, tmp_path: Path) -> None:
     folder = written(name, tmp_path)
     for file in folder.glob("*.py"):

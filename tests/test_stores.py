@@ -106,13 +106,13 @@ def test_a_file_cut_short_anywhere_is_refused(suffix: str, tmp_path: Path) -> No
         assert bits(network) == bits(small(2))
 
 
-@pytest.mark.parametrize("suffix", [".npz", ".safetensors"])
-def test_a_damaged_byte_is_refused_or_harmless(suffix: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("suffix", "step"), [(".h5", 17), (".npz", 5), (".safetensors", 5)])
+def test_a_damaged_byte_is_refused_or_harmless(suffix: str, step: int, tmp_path: Path) -> None:
     path = tmp_path / f"w{suffix}"
     save(path, small(1), INFO)
     whole = path.read_bytes()
     info, refusals = load(path, small(2)), 0
-    for i in range(0, len(whole), 5):
+    for i in range(0, len(whole), step):
         path.write_bytes(whole[:i] + bytes([whole[i] ^ 0x55]) + whole[i + 1 :])
         network = small(2)
         try:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from mini_dnn.device.clusters import ALONE, Sizes
 from mini_dnn.device.product import Product
 from mini_dnn.device.tensor_map import UNIT, MapGeometry
-from mini_dnn.errors import LaunchError
+from mini_dnn.errors import DeviceError, LaunchError
 
 DEFAULT_SHARED_BYTES = 48 * 1024  # dynamic, of a block; a kernel that needs more must ask for it
 GRID_LIMIT = (2**31 - 1, 65535, 65535)  # blocks; CUDA C++ Programming Guide, technical specifications
@@ -38,6 +38,14 @@ class Buffer(Protocol):
 
     def free(self) -> None:
         """Return the memory. The buffer must not be used again. Freeing it twice is harmless."""
+
+
+def check_room(target: Buffer, source: Buffer) -> None:
+    """Raise an error unless all of ``source`` can be copied to ``target``."""
+    if source.nbytes > target.nbytes:
+        raise DeviceError(
+            f"'{source.name}' has {source.nbytes} bytes and '{target.name}' holds {target.nbytes}"
+        )
 
 
 class LentBuffer(Buffer, Protocol):

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from mini_dnn.device import peers
-from mini_dnn.device.base import Buffer, Defines, Device, KernelArgs, LaunchConfig, Module
+from mini_dnn.device.base import Buffer, Defines, Device, KernelArgs, LaunchConfig, Module, check_room
 from mini_dnn.device.bindings import load_driver, reason
 from mini_dnn.device.cublas import WORKSPACE, Cublas
-from mini_dnn.device.cuda_buffer import CudaBuffer, LentCudaBuffer, address_of, check_room, own, same_size
+from mini_dnn.device.cuda_buffer import CudaBuffer, LentCudaBuffer, address_of, own, same_size
 from mini_dnn.device.cuda_driver import load_pycuda
 from mini_dnn.device.cuda_module import CudaModule, loaded
 from mini_dnn.device.cuda_stream import CudaStream

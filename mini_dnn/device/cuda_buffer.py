@@ -70,11 +70,3 @@ def same_size(buffer: Buffer, array: np.ndarray) -> None:
             f"'{buffer.name}' {buffer.shape} holds {buffer.nbytes} bytes; the host array {array.shape} "
             f"{array.dtype} has {array.nbytes} and must be C-contiguous"
         )
-
-
-def check_room(target: Buffer, source: Buffer) -> None:
-    """Raise an error unless all of ``source`` can be copied to ``target``."""
-    if source.nbytes > target.nbytes:
-        raise DeviceError(
-            f"'{source.name}' has {source.nbytes} bytes and '{target.name}' holds {target.nbytes}"
-        )

@@ -6,10 +6,10 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from mini_dnn.device.base import Buffer, KernelArgs, LaunchConfig, Module, Work
+from mini_dnn.device.base import Buffer, KernelArgs, LaunchConfig, Module, Work, check_room
 from mini_dnn.device.bindings import reason
 from mini_dnn.device.cublas import WORKSPACE, Cublas
-from mini_dnn.device.cuda_buffer import CudaBuffer, address_of, check_room
+from mini_dnn.device.cuda_buffer import CudaBuffer, address_of
 from mini_dnn.device.cuda_module import loaded
 from mini_dnn.device.product import Product
 from mini_dnn.errors import LaunchError

@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 
@@ -26,22 +26,16 @@ class Turn:
 
 
 @contextmanager
-def alone_with(path: Path) -> Iterator[None]:
-    """Wait until no other thread or process of this machine is inside. All of them share the file."""
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(file)
-
-
-@contextmanager
-def turn(path: Path) -> Iterator[Turn]:
+def turn(path: Path, how: int = fcntl.LOCK_SH) -> Iterator[Turn]:
     """Begin a turn together with others, as soon as nobody is alone. All of them share the file."""
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(file, fcntl.LOCK_SH)
+        fcntl.flock(file, how)
         yield Turn(file)
     finally:
         os.close(file)
+
+
+def alone_with(path: Path) -> AbstractContextManager[Turn]:
+    """Wait until no other thread or process of this machine is inside. All of them share the file."""
+    return turn(path, fcntl.LOCK_EX)

@@ -16,7 +16,34 @@ from mini_dnn.nn.numpy_pool import (
 )
 
 
-class MaxPool2d(Layer):
+class _Windows(Layer):
+    """Pooling of square windows. The last ones may reach ``beyond`` the lower and right edges."""
+
+    def __init__(self, size: int, stride: int | None, padding: int, beyond: int = 0) -> None:
+        self.size, self.padding, self._beyond = size, padding, beyond
+        self.stride = size if stride is None else stride
+        if size < 1 or self.stride < 1 or not 0 <= 2 * padding <= size:
+            raise ShapeError(
+                "pooling needs a size and a stride of 1 or more, and a padding of at most half the size; "
+                f"found {size}, {self.stride}, {padding}"
+            )
+
+    def __repr__(self) -> str:
+        ceil = ", ceil" if self._beyond else ""
+        stride = f", stride {self.stride}" if self.stride != self.size else ""
+        padding = f", padding {self.padding}" if self.padding else ""
+        return f"{type(self).__name__}({self.size}x{self.size}{ceil}{stride}{padding})"
+
+    def output_shape(self, shape: Shape) -> Shape:
+        """(N, C, H, W) to (N, C, P, Q)."""
+        least = max(1, self.size - 2 * self.padding - self._beyond)
+        if len(shape) != 4 or min(shape[2:]) < least:
+            raise ShapeError(f"{self!r} takes (N, C, H, W) with H and W >= {least}; found {shape}")
+        H, W = (side + self._beyond for side in shape[2:])
+        return *shape[:2], *output_size((H, W), (self.size,) * 2, self.stride, self.padding)
+
+
+class MaxPool2d(_Windows):
     """Maxima of square windows.
 
     Parameters
@@ -40,30 +67,14 @@ class MaxPool2d(Layer):
     def __init__(
         self, size: int, ceil_mode: bool = False, stride: int | None = None, padding: int = 0
     ) -> None:
-        self.size, self.padding = size, padding
-        self.stride = size if stride is None else stride
+        super().__init__(size, stride, padding, size - 1 if ceil_mode else 0)
         self.ceil_mode = ceil_mode
         self._is_apart = self.stride == size and not padding  # windows do not overlap
-        if size < 1 or self.stride < 1 or not 0 <= 2 * padding <= size or (ceil_mode and not self._is_apart):
+        if ceil_mode and not self._is_apart:
             raise ShapeError(
-                "pooling needs a size and a stride of 1 or more, a padding of at most half the size, and no "
-                f"ceil mode with a stride or a padding of its own; found {size}, {self.stride}, {padding}"
+                "pooling has no ceil mode with a stride or a padding of its own; "
+                f"found {self.stride}, {padding}"
             )
-
-    def __repr__(self) -> str:
-        stride = f", stride {self.stride}" if self.stride != self.size else ""
-        padding = f", padding {self.padding}" if self.padding else ""
-        return f"MaxPool2d({self.size}x{self.size}{', ceil' if self.ceil_mode else ''}{stride}{padding})"
-
-    def output_shape(self, shape: Shape) -> Shape:
-        """(N, C, H, W) to (N, C, P, Q)."""
-        least = 1 if self.ceil_mode else max(1, self.size - 2 * self.padding)
-        if len(shape) != 4 or min(shape[2:]) < least:
-            raise ShapeError(f"{self!r} takes (N, C, H, W) with H and W >= {least}; found {shape}")
-        if not self._is_apart:
-            return *shape[:2], *output_size(shape[2:], (self.size,) * 2, self.stride, self.padding)
-        extra = self.size - 1 if self.ceil_mode else 0
-        return shape[0], shape[1], (shape[2] + extra) // self.size, (shape[3] + extra) // self.size
 
     def forward(self, x: np.ndarray, training: bool = False, overwrite: bool = False) -> np.ndarray:
         """(N, C, H, W) to (N, C, P, Q)."""
@@ -86,7 +97,7 @@ class MaxPool2d(Layer):
         return channels_second(dx)
 
 
-class AvgPool2d(Layer):
+class AvgPool2d(_Windows):
     """Means of square windows; zeros of the padding count, as in PyTorch.
 
     Parameters
@@ -105,25 +116,7 @@ class AvgPool2d(Layer):
     """
 
     def __init__(self, size: int, stride: int | None = None, padding: int = 0) -> None:
-        self.size, self.padding = size, padding
-        self.stride = size if stride is None else stride
-        if size < 1 or self.stride < 1 or not 0 <= 2 * padding <= size:
-            raise ShapeError(
-                "pooling needs a size and a stride of 1 or more, and a padding of at most half the size; "
-                f"found {size}, {self.stride}, {padding}"
-            )
-
-    def __repr__(self) -> str:
-        stride = f", stride {self.stride}" if self.stride != self.size else ""
-        padding = f", padding {self.padding}" if self.padding else ""
-        return f"AvgPool2d({self.size}x{self.size}{stride}{padding})"
-
-    def output_shape(self, shape: Shape) -> Shape:
-        """(N, C, H, W) to (N, C, P, Q)."""
-        least = self.size - 2 * self.padding
-        if len(shape) != 4 or min(shape[2:]) < least:
-            raise ShapeError(f"{self!r} takes (N, C, H, W) with H and W >= {least}; found {shape}")
-        return *shape[:2], *output_size(shape[2:], (self.size,) * 2, self.stride, self.padding)
+        super().__init__(size, stride, padding)
 
     def forward(self, x: np.ndarray, training: bool = False, overwrite: bool = False) -> np.ndarray:
         """(N, C, H, W) to (N, C, P, Q), its channels last in memory."""

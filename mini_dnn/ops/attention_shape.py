@@ -50,9 +50,7 @@ class AttentionShape(Problem):
     scale: float = 0.0
 
     def __post_init__(self) -> None:
-        small = [f"{name} = {value}" for name, value in zip("BHT", self.numbers, strict=False) if value < 1]
-        if small:
-            raise ShapeError(f"attention needs every size to be at least 1, but {', '.join(small)}")
+        self._check_fields("attention", "BHT", dtype=CODES, layout=LAYOUTS)
         if self.d not in WIDTHS:
             known = f"expected {', '.join(map(str, WIDTHS))}"
             if self.d > max(WIDTHS):
@@ -61,9 +59,6 @@ class AttentionShape(Problem):
                 f"d is {self.d}; {known}: pad each q, k and v with zeros to the next of them, and pass "
                 "scale, because its default depends on d"
             )
-        for name, allowed in (("dtype", tuple(CODES)), ("layout", LAYOUTS)):
-            if self.fields[name] not in allowed:
-                raise ShapeError(f"{name} is {self.fields[name]!r}; expected one of {', '.join(allowed)}")
         if not abs(self.scale) <= float(np.finfo(np.float32).max):
             raise ShapeError(f"scale is {self.scale}; expected a number that fits fp32, or 0 for 1 / sqrt(d)")
         if not self.factor:  # kernels multiply hidden scores of -inf by it

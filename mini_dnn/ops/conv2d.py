@@ -41,9 +41,7 @@ class ConvShape(Problem):
     S: int
 
     def __post_init__(self) -> None:
-        small = [f"{name} = {value}" for name, value in vars(self).items() if value < 1]
-        if small:
-            raise ShapeError(f"a convolution needs every size to be at least 1, but {', '.join(small)}")
+        self._check_fields("a convolution", self.fields)
         if self.R > self.H or self.S > self.W:
             raise ShapeError(
                 f"the filter {self.R} x {self.S} is larger than the image {self.H} x {self.W}; "

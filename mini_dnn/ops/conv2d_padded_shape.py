@@ -55,13 +55,7 @@ class PaddedShape(Problem):
     layout: str = "nchw"
 
     def __post_init__(self) -> None:
-        given = self.fields
-        small = [f"{name} = {given[name]}" for name in (*"NCHWKR", "stride") if given[name] < 1]
-        if small:
-            raise ShapeError(f"a convolution needs every size to be at least 1, but {', '.join(small)}")
-        for name, allowed in (("dtype", DTYPES), ("layout", LAYOUTS)):
-            if given[name] not in allowed:
-                raise ShapeError(f"{name} is {given[name]!r}; expected one of {', '.join(allowed)}")
+        self._check_fields("a convolution", (*"NCHWKR", "stride"), dtype=DTYPES, layout=LAYOUTS)
         if not 0 <= self.padding < self.R:
             raise ShapeError(
                 f"padding is {self.padding} with a filter of {self.R} x {self.R}; expected 0 to "

@@ -61,24 +61,13 @@ class GemmShape(Problem):
     constant: str = ""
 
     def __post_init__(self) -> None:
-        given = self.fields
-        small = [f"{name} = {given[name]}" for name in SIZES if given[name] < 1]
-        if small:
-            raise ShapeError(f"a matrix product needs every size to be at least 1, but {', '.join(small)}")
-        words = {"dtype": tuple(TYPES), "out": tuple(TYPES), "layout": LAYOUTS, "constant": CONSTANT}
-        for name, allowed in words.items():
-            if given[name] not in allowed:
-                expected = ", ".join(word or "nothing" for word in allowed)
-                raise ShapeError(f"{name} is {given[name]!r}; expected one of {expected}")
+        self._check_fields(
+            "a matrix product", SIZES, dtype=TYPES, out=TYPES, layout=LAYOUTS, constant=CONSTANT
+        )
         for name in ("alpha", "beta"):
-            if not abs(given[name]) <= float(np.finfo(np.float32).max):
-                raise ShapeError(f"{name} is {given[name]}; expected a number that fits fp32")
-        for name, length in zip(PITCHES, self.lengths, strict=True):
-            if given[name] and given[name] < length:
-                raise ShapeError(
-                    f"{name} is {given[name]}, and a line has {length} elements; expected {length} or more, "
-                    "or 0 for no gap"
-                )
+            if not abs(value := getattr(self, name)) <= float(np.finfo(np.float32).max):
+                raise ShapeError(f"{name} is {value}; expected a number that fits fp32")
+        self._check_pitches(dict(zip(PITCHES, self.lengths, strict=True)))
 
     @property
     def lengths(self) -> tuple[int, int, int]:

@@ -55,19 +55,8 @@ class LinearShape(Problem):
     ldr: int = 0
 
     def __post_init__(self) -> None:
-        given = self.fields
-        small = [f"{name} = {given[name]}" for name in ("N", "T", "n", "k") if given[name] < 1]
-        if small:
-            raise ShapeError(f"a linear layer needs every size to be at least 1, but {', '.join(small)}")
-        for name, allowed in (("act", ACTS), ("residual", RESIDUALS), ("out", OUTS)):
-            if given[name] not in allowed:
-                raise ShapeError(f"{name} is {given[name]!r}; expected one of {', '.join(allowed)}")
-        for name, length in (("ldx", self.k), ("ldr", self.n)):
-            if given[name] and given[name] < length:
-                raise ShapeError(
-                    f"{name} is {given[name]}, and a line has {length} elements; expected that or more, or 0 "
-                    "for no gap"
-                )
+        self._check_fields("a linear layer", "NTnk", act=ACTS, residual=RESIDUALS, out=OUTS)
+        self._check_pitches({"ldx": self.k, "ldr": self.n})
 
     @property
     def m(self) -> int:

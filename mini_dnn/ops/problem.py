@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
@@ -154,6 +154,26 @@ class Problem:
     def constants(self) -> tuple[str, ...]:
         """Names of arrays that no work still running at the start of a kernel may write: the weights."""
         return tuple(self.named("weight"))
+
+    def _check_fields(self, what: str, sizes: Iterable[str], **choices: Iterable[str]) -> None:
+        """Refuse sizes below 1, and other fields whose values are not among the given ones."""
+        given = self.fields
+        small = [f"{name} = {given[name]}" for name in sizes if given[name] < 1]
+        if small:
+            raise ShapeError(f"{what} needs every size to be at least 1, but {', '.join(small)}")
+        for name, allowed in choices.items():
+            if given[name] not in allowed:
+                expected = ", ".join(word or "nothing" for word in allowed)
+                raise ShapeError(f"{name} is {given[name]!r}; expected one of {expected}")
+
+    def _check_pitches(self, lengths: Mapping[str, int]) -> None:
+        """Refuse lines that are less far apart than their lengths."""
+        for name, length in lengths.items():
+            if 0 != (pitch := getattr(self, name)) < length:
+                raise ShapeError(
+                    f"{name} is {pitch}, and a line has {length} elements; expected {length} or more, or 0 "
+                    "for no gap"
+                )
 
     def named(self, *roles: str) -> dict[str, Array]:
         """The arrays with these roles."""

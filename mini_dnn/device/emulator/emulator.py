@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from mini_dnn.device.base import Buffer, Defines, Device, KernelArgs, LaunchConfig, Module
+from mini_dnn.device.base import Buffer, Defines, Device, KernelArgs, LaunchConfig, Module, check_room
 from mini_dnn.device.emulator.build import MAX_SHARED_BYTES, build_ahead, build_kernels
 from mini_dnn.device.emulator.compiler import Compiler, find_compiler
 from mini_dnn.device.emulator.launch import Arguments, check_geometry, describe_failure, find_kernel
@@ -156,10 +156,7 @@ class EmulatorDevice:
     def copy(self, target: Buffer, source: Buffer, stream: int = 0) -> None:
         """Copy all of ``source`` to the beginning of ``target``."""
         _check_stream(stream)
-        if source.nbytes > target.nbytes:
-            raise DeviceError(
-                f"'{source.name}' has {source.nbytes} bytes and '{target.name}' holds {target.nbytes}"
-            )
+        check_room(target, source)
         own(target).bytes()[: source.nbytes] = own(source).bytes()
 
     def receive(self, target: Buffer, source: Buffer, sender: Device) -> None:
