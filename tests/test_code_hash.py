@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mini_dnn.device import sources
-from mini_dnn.device.code_hash import code_hash, python_code
+from mini_dnn.device.code_hash import AS_BEFORE, code_hash, python_code
 from mini_dnn.device.sources import HOST_HALVES, python_files, source_hash
 from mini_dnn.paths import ROOT
 from mini_dnn.variant import find, names
@@ -189,6 +189,14 @@ def test_comments_in_any_encoding(tmp_path: Path) -> None:
 
 
 @pytest.mark.whole
+def test_code_that_keeps_its_hash_is_present() -> None:
+    """After another change, its entry is of no use and has to go."""
+    if "conv2d_padded/v4_rows" not in names():
+        pytest.skip("a copy without solutions")
+    kernels = [variant for variant in map(find, names()) if not variant.host]
+    assert set(AS_BEFORE.values()) <= {code_hash(kernel.source) for kernel in kernels}
+
+
 def test_kernels_of_the_repository_differ() -> None:
     hashes = [code_hash(variant.source) for variant in map(find, names()) if variant.host is None]
     assert len(set(hashes)) == len(hashes) > 10
