@@ -101,7 +101,7 @@ def test_c0_is_copied_without_its_gaps(emulator: Device) -> None:
     assert isinstance(copy, Launch)
     assert copy.grid == (1, 65535)
     arrays = OPERATION.inputs(problem, seed=0)
-    found = run_planned(replace(planned, steps=(copy,)), arrays, emulator).y
+    found = run_planned(replace(planned, steps=(copy,), needs_gpu=""), arrays, emulator).y
     np.testing.assert_array_equal(found, arrays["c0"])
     with pytest.raises(DeviceError, match="needs a GPU: cuBLAS, which it calls"):
         run(VARIANT, problem, arrays, emulator)
