@@ -17,11 +17,12 @@
 //              each other parts of their sums, as in gemm/v8_final.
 //           5. Wide tiles, if those of 128 x 192 or 128 x 256 take one round: c is not transposed, two warpgroups have
 //              64 rows each, and no blocks of a cluster wait for each other. If there are 256 columns, the last
-//              three steps multiply half of them, and then the other half, so that the first half is stored while the
-//              other one is multiplied. One warpgroup does that after the other one, so that a quarter of c is left to
-//              be stored in the end. The other half goes out through the stage that would be loaded next, so that it
-//              does not wait for memory. Such a block requests two stages at once, and the others when the first one
-//              has arrived, because loads of all multiprocessors delay each other.
+//              three steps multiply the first half of them and then the second half, so that the first half is stored
+//              while the second one is multiplied. Warpgroup 1 starts these steps when warpgroup 0 has nearly finished
+//              them, so that only a quarter of the tile is left to be stored at the end. The second half goes out
+//              through the stage that would be loaded next, so that it does not wait for memory. Such a block requests
+//              two stages at once, and the others when the first one has arrived, because loads of all multiprocessors
+//              delay each other.
 //           variant.py has a model of the time, which chooses among all of these and the tiles of gemm/v10_small and
 //           gemm/v8_final.
 // Layout    as gemm/v8_final. Stages have ROWS rows of a and COLUMNS columns of b. The results of a tile are ROWS lines

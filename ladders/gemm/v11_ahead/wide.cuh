@@ -89,7 +89,8 @@ __device__ __forceinline__ void multiply_wide(float (&d)[groups][4], const char*
 
 // Waits for the sums, or for each half of them, and stores them. The second half goes out through `spare`, the stage
 // that would be filled next, so that it does not have to wait until the copies of the first half have read their
-// memory. It is the stage of the last step of the loop.
+// memory. It is the stage of the last step of the loop, `before`. The function takes both, because ptxas waits for each
+// product (C7511) if the arrival uses the index of `spare`.
 template <int groups>
 __device__ __forceinline__ void store_wide(float (&d)[groups][4], const ptx::TensorMap& c, float alpha, char* stages,
                                            Ring& ring, const Stage& spare, int before, int row, int column, int entry) {
