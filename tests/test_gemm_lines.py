@@ -43,6 +43,21 @@ def test_sums_of_few_small_elements(name: str, quick_emulator: Device) -> None:
     assert found.ok, found
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_errors_are_less_than_those_of_fp32_sums(name: str, quick_emulator: Device) -> None:
+    """Also where low halves have few bits. The sums of fp32 are one chain of fused multiply-adds each."""
+    problem, rng = GemmShape(24, 40, 2048, "fp32"), np.random.default_rng(0)
+    a, b = (rng.standard_normal(problem.arrays[key].shape, np.float32) for key in "ab")
+    found = run(find(name), problem, {"a": a, "b": b}, quick_emulator).y
+    exact, size = a.astype(float) @ b, np.abs(a).astype(float) @ np.abs(b)
+    sums = np.zeros_like(found)
+    for i in range(problem.k):
+        sums = (sums + a[..., i : i + 1].astype(float) * b[:, i : i + 1]).astype(np.float32)
+    ours, of_sums = np.abs(found - exact) / size, np.abs(sums - exact) / size
+    assert np.median(ours) < np.median(of_sums)
+    assert ours.max() < of_sums.max() / 2
+
+
 def doubts(name: str, problem: GemmShape, arrays: Arrays, device: Device) -> dict[str, np.ndarray]:
     """What the kernels say of the rows of a and of the columns of b."""
     planned = find(name).planned(problem, device.max_shared_bytes)

@@ -1,4 +1,4 @@
-"""gemm/v13_split: as gemm/v9_fp32, but b is read once to be split, and most of a is split late."""
+"""gemm/v13_split: as gemm/v9_fp32, but splitting takes less time, and products of low halves less power."""
 
 from functools import cache
 
@@ -18,6 +18,7 @@ THREADS = 384  # two warpgroups that multiply, one that copies
 SPLITTERS = 256  # threads of a block that splits floats
 STEPS_KEPT = 8  # parts of 64 k that a block of split_columns keeps in registers
 CLUSTER = 8  # the most blocks of a cluster
+FEW_BITS, LONG_K = 8, 2048  # significant bits of low halves if there are so many terms
 NARROW_COST = 1.045  # the measured time per column of narrow tiles, relative to wide ones
 BOX_BYTES = BOX * CHUNK * 2 * 2
 
@@ -82,6 +83,11 @@ def scratch(p: GemmShape) -> dict[str, Array]:
     return found
 
 
+def low_bits(p: GemmShape) -> int:
+    """Significant bits of low halves: fewer if k is long, as the errors of fp32 sums are then larger."""
+    return FEW_BITS if p.k >= LONG_K else 11
+
+
 def defines(p: GemmShape) -> dict[str, int]:
     """Compile-time constants: tiles, layouts, and whether elements of c are stored in pairs."""
     a_lines, b_lines = beside(p)
@@ -93,7 +99,7 @@ def defines(p: GemmShape) -> dict[str, int]:
             "STEPS_KEPT": STEPS_KEPT,
             "C_PAIRS": p.pitches[2] % 2 == 0,
         },
-        **{"A_LINES": a_lines, "B_LINES": b_lines},
+        **{"A_LINES": a_lines, "B_LINES": b_lines, "LOW_BITS": low_bits(p)},
     }
 
 
@@ -147,5 +153,5 @@ VARIANT = Variant(
     parent="gemm/v9_fp32",
     compute_type="3xfp16",
     min_arch=90,
-    idea="b is read once to be split into halves, and most of a is split while others are multiplied",
+    idea="b is read once, most of a is split while others are multiplied, and low halves have 8 bits",
 )

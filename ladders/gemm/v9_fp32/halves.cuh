@@ -1,5 +1,11 @@
 // Part of kernel.cu: two halves for a float.
 
+// Two low halves with LOW_BITS significant bits each, rounded to the nearest such numbers.
+__device__ __forceinline__ unsigned round_low(unsigned halves) {
+  constexpr unsigned unit = 1u << (11 - LOW_BITS), both = 0x10001;
+  return LOW_BITS == 11 ? halves : (halves + unit / 2 * both) & ~((unit - 1) * both);
+}
+
 // Splits eight elements into eight high halves and eight low ones.
 __device__ __forceinline__ void split(const float (&x)[8], const float (&factor)[8], uint4& high, uint4& low) {
   unsigned h[4], l[4];
@@ -8,7 +14,7 @@ __device__ __forceinline__ void split(const float (&x)[8], const float (&factor)
     const float u = x[2 * i] * factor[2 * i], v = x[2 * i + 1] * factor[2 * i + 1];
     h[i] = ptx::pack_halves(u, v);
     const float2 near = ptx::unpack_halves(h[i]);
-    l[i] = ptx::pack_halves(u - near.x, v - near.y);
+    l[i] = round_low(ptx::pack_halves(u - near.x, v - near.y));
   }
   high = make_uint4(h[0], h[1], h[2], h[3]);
   low = make_uint4(l[0], l[1], l[2], l[3]);

@@ -76,7 +76,7 @@ def defines(p: GemmShape) -> dict[str, int]:
     return {
         **{"ROWS": ROWS, "WIDE": WIDE, "NARROW": NARROW, "BAND": BAND, "STAGES": STAGES},
         **{"THREADS": THREADS, "SPLITTERS": SPLITTERS, "C_PAIRS": p.pitches[2] % 2 == 0},
-        **{"A_LINES": a_lines, "B_LINES": b_lines},
+        **{"A_LINES": a_lines, "B_LINES": b_lines, "LOW_BITS": 11},
     }
 
 
