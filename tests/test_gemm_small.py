@@ -51,6 +51,14 @@ COLUMNS = [  # columns of a matrix: whole or partial groups of eight, with k in 
     GemmShape(1, 99, 70, "bf16", "fp32", "nn", 2, 0.5, -1.5, 0, 104),
     GemmShape(77, 1, 600, "fp16", "fp16", "tt", 2, 1.0, 2.0, 80),
     GemmShape(136, 1, 40, "fp16", "bf16", "tn", 1, 1.0, 0.0, 0, 3),
+    GemmShape(1, 3000, 300, "fp16", "fp16"),  # wider strips
+    GemmShape(1, 5700, 130, "fp16", "fp16"),
+]
+ROWS = [  # rows of a matrix: whole pieces of eight, or a rest; eight elements of the vector at once, or one
+    GemmShape(77, 1, 1104, "fp16", "fp16"),
+    GemmShape(9, 1, 1003, "bf16", "fp32", "nt", 2, 0.5, -1.5, 1008),
+    GemmShape(1, 10, 2070, "fp16", "bf16", "tt", 1, 1.0, 0.0, 3, 2072),
+    GemmShape(12, 1, 5, "fp16", "fp16", "nn", 2, 1.0, 2.0, 8, 0, 2),
 ]
 
 
@@ -90,9 +98,9 @@ def test_parts(problem: GemmShape, blocks: int, device: Device, monkeypatch: pyt
     assert solved(RUNG, problem, device, seed=1).ok
 
 
-@pytest.mark.parametrize("problem", COLUMNS, ids=lambda p: p.text)
-def test_columns_times_a_vector(problem: GemmShape, device: Device) -> None:
-    assert kernels(RUNG, problem) == ["sum_columns"]
+@pytest.mark.parametrize("problem", [*COLUMNS, *ROWS], ids=lambda p: p.text)
+def test_a_matrix_times_a_vector(problem: GemmShape, device: Device) -> None:
+    assert kernels(RUNG, problem) == ["sum_columns" if problem in COLUMNS else "sum_rows"]
     assert solved(RUNG, problem, device, seed=1).ok
 
 
@@ -114,8 +122,8 @@ def test_no_finding_in_checked_mode(problem: GemmShape, tile: Any, monkeypatch: 
 
 
 @pytest.mark.exhaustive
-def test_columns_have_no_finding() -> None:
-    report = check(RUNG, COLUMNS[:2])
+def test_products_with_a_vector_have_no_finding() -> None:
+    report = check(RUNG, [*COLUMNS[:2], ROWS[1]])
     assert not report.findings
 
 

@@ -11,14 +11,14 @@
 //           3. Few tiles, and a k of thousands of terms. PARTS blocks share the k of a tile. They store their sums in
 //              memory, and a second kernel adds them. A cluster would start later, and not every number of clusters
 //              fits (add.cuh; parts.cuh for aligned lines).
-//           4. A row and a matrix. A thread loads 16 rows before it adds any (columns.cuh).
+//           4. A vector and a matrix. A thread loads 8 pieces of 16 bytes before it adds any (columns.cuh, rows.cuh).
 //           Every other problem is a call of gemm/v8_final. variant.py chooses by a model of the time.
 // Layout    as gemm/v8_final. Small tiles and those that start anywhere: lines of up to 128 elements, whose parts of 16
 //           bytes are swizzled. Sums of parts are whole tiles of floats.
 // Mapping   Small tiles: a block of four warps for each, a warp for 16 of every 64 k. Anywhere: four warps, each with
 //           16 rows or with a part of the columns. Parts: a block on each multiprocessor; one warpgroup consumes, and a
-//           warp produces; then a thread for four columns. Columns: a block for 64 of them, and up to 8 blocks of a
-//           cluster for their k.
+//           warp produces; then a thread for four columns. Columns: a cluster for a strip of 64, 128 or
+//           256 of them, whose up to 8 blocks share k.
 // Roofline  m = n = k = 256: 0.4 MB, 0.0001 ms; a product of one tile and 8 of k takes 0.0017 ms. 512 x 512 x 8192: 4.3
 //           GFLOP, 0.005 ms at 990 TFLOP/s. Each of 128 blocks takes in 786 KB, 0.008 ms at 55 bytes per clock, and 4
 //           MB of sums are written and read. 3383 x 561 x 25: 4 MB, 0.0012 ms at 3.35 TB/s. 3 x 2308 x 3118: 14 MB,
@@ -34,7 +34,10 @@
 //           global memory before grid_wait(). Small tiles let the next kernel start only after their loads have
 //           started: otherwise blocks of several later kernels, which only wait, take the places of those that work.
 // Source    PTX ISA, "cp.async", "mma.sync", "griddepcontrol"; CUTLASS, "Efficient GEMM in CUDA" (split-k).
+#include "tiles.cuh"
+#include "../v8_final/vector.cuh"
 #include "columns.cuh"
+#include "rows.cuh"
 
 #if KIND == SMALL
 #include "small.cuh"

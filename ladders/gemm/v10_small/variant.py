@@ -176,15 +176,39 @@ def is_vector(p: GemmShape) -> bool:
     return p.m == 1 or p.n == 1
 
 
-def by_columns(p: GemmShape) -> bool:
-    """Whether `sum_columns` computes it: the lines of the matrix are columns, and each k is aligned."""
+def by_vector(p: GemmShape) -> str:
+    """Whether a vector multiplies "columns" or "rows" of a matrix, in whole pieces of 16 bytes; else ""."""
     x = int(p.m == 1)  # the matrix: 0 is a, 1 is b
-    return is_vector(p) and p.layout[x] == "tn"[x] and p.pitches[x] % UNIT == 0
+    if not is_vector(p) or p.pitches[x] % UNIT != 0:
+        return ""
+    return "columns" if p.layout[x] == "tn"[x] else "rows"
+
+
+def vector_step(p: GemmShape) -> int:
+    """The distance between two terms of the vector, in elements."""
+    v = int(p.m > 1)  # the vector: 0 is a, 1 is b
+    return 1 if p.layout[v] == "nt"[v] else p.pitches[v]
+
+
+def vector_eights(p: GemmShape) -> bool:
+    """Whether eight terms of the vector can be read at once, in each entry of the batch."""
+    v = int(p.m > 1)
+    entry = p.arrays["ab"[v]].shape[1] * p.pitches[v]
+    return by_vector(p) == "rows" and vector_step(p) == 1 and (p.batch == 1 or entry % UNIT == 0)
 
 
 def parts_of_k(p: GemmShape) -> int:
-    """The number of blocks that share the k of a product with a vector. Each has 256 terms or more."""
-    return next((parts for parts in (8, 4, 2) if p.k >= 256 * parts), 1)
+    """The number of blocks that share the k of columns. A cluster starts later than a block."""
+    if by_vector(p) != "columns" or p.k <= 256:
+        return 1
+    return next(parts for parts in (8, 4) if p.k >= 64 * parts)
+
+
+def strip(p: GemmShape) -> int:
+    """Columns of a cluster. About 40 clusters ask for 8 to 12 MB at a time, which is faster than more."""
+    if by_vector(p) != "columns":
+        return 64
+    return next((width for width in (64, 128) if max(p.m, p.n) * p.batch <= 44 * width), 256)
 
 
 def refuses(p: GemmShape) -> str:
@@ -210,22 +234,24 @@ def defines(p: GemmShape) -> dict[str, int]:
         **{"KIND": tile.kind, "SMALL": SMALL, "ANYWHERE": ANYWHERE, "BY_ROWS": by_rows},
         **{"PARTS": tile.parts, "BAND": BAND, "THREADS": tile.threads, "BLOCKS": tile.blocks},
         **{"IN_TYPE": CODES[p.dtype], "OUT_TYPE": CODES[p.out], "A_TURNED": a_turned, "B_TURNED": b_turned},
-        **{"COPIERS": COPIERS, "ADDERS": ADDERS, "PARTS_OF_K": parts_of_k(p) if by_columns(p) else 1},
+        **{"COPIERS": COPIERS, "ADDERS": ADDERS, "PARTS_OF_K": parts_of_k(p), "STRIP": strip(p)},
+        "V_EIGHTS": vector_eights(p),
     }
 
 
-def columns(p: GemmShape) -> Launch:
-    """The launch for a product with a vector: a cluster for 64 lines of the matrix."""
+def vector(p: GemmShape) -> Launch:
+    """The launch for a product with a vector: a cluster for a strip of columns, or a warp for a row."""
     number = int(p.m == 1)
     x, v = "ab"[number], "ba"[number]
     lines = p.n if x == "b" else p.m
-    v_step = 1 if p.layout[1 - number] == "tn"[number] else p.pitches[1 - number]
     c_step = 1 if x == "b" else p.pitches[2]  # elements from one sum to the next
     entries = [np.int64(p.arrays[name].shape[1] * p.pitches["abc".index(name)]) for name in (x, v, "c")]
-    numbers = (lines, p.k, p.pitches[number], v_step, c_step, *entries, float(p.alpha), float(p.beta))
-    parts = parts_of_k(p)
-    grid = (ceil_div(lines, 64) * parts, p.batch)
-    return Launch("sum_columns", grid, (COPIERS,), (x, v, *c_of(p), *numbers), cluster=parts, early=True)
+    numbers = (lines, p.k, p.pitches[number], vector_step(p), c_step, *entries, float(p.alpha), float(p.beta))
+    args, parts = (x, v, *c_of(p), *numbers), parts_of_k(p)
+    if by_vector(p) == "rows":
+        return Launch("sum_rows", (ceil_div(lines, COPIERS // 32), p.batch), (COPIERS,), args, early=True)
+    grid = (ceil_div(lines, strip(p)) * parts, p.batch)
+    return Launch("sum_columns", grid, (COPIERS,), args, cluster=parts, early=True)
 
 
 def c_of(p: GemmShape) -> tuple[str, str]:
@@ -267,8 +293,8 @@ def added(p: GemmShape, tile: Tile) -> Launch:
 
 def plan(p: GemmShape) -> list[Launch | Call]:
     """One of the kernels here, or a call of another rung."""
-    if by_columns(p):
-        return [columns(p)]
+    if by_vector(p):
+        return [vector(p)]
     tile = choose(p)
     if tile is None:
         return [Call(OTHERS, p, {name: name for name in p.arrays})]
