@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from mini_dnn.errors import DeviceError, ShapeError, UsageError
 from mini_dnn.interop.arrays import kind_of
 from mini_dnn.interop.calls import CALLS
@@ -23,13 +21,11 @@ from mini_dnn.interop.refusals import (
     host_array,
     refuse_place,
 )
-from mini_dnn.interop.signature import signature_of
+from mini_dnn.interop.signature import PLAIN, signature_of
 from mini_dnn.ops import Operation
 from mini_dnn.running.compute import best, compute
 from mini_dnn.running.prepared import ALIGNMENT, Prepared
 from mini_dnn.variant import Variant, find
-
-PLAIN = (str, int, float, np.generic, type(None))  # the types of a problem's fields
 
 
 class Ready(NamedTuple):
