@@ -127,7 +127,7 @@ def test_fields_that_are_no_plain_values_are_refused() -> None:
     for alpha in (np.ones(1), CupyArray(np.ones(1)), [1.0]):
         with pytest.raises(ShapeError, match=r"alpha is .*; expected a Python number or string"):
             gemm(CupyArray(A), CupyArray(B), alpha=alpha)
-    with pytest.raises(ShapeError, match="alpha is numpy.ndarray in host memory; expected a number$"):
+    with pytest.raises(ShapeError, match=r"alpha is numpy\.ndarray in host memory; expected a number$"):
         gemm(A, B, alpha=np.ones((3, 3)), device="emulator")
 
 

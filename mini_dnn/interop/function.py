@@ -249,7 +249,7 @@ class Function:
         if options.get("impl") is not None:
             check_impl(options["impl"])
         try:
-            found = compute(self.operation, *arrays, **options)
+            found = compute(self.operation, arrays, **options)
         except MemoryError as error:
             raise DeviceError(
                 f"{self.__name__} needs more memory than is free ({error}); compute a part of the batch at a "

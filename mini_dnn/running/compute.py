@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
+from collections.abc import Sequence
 from contextlib import closing, nullcontext
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,21 +16,22 @@ from mini_dnn.running.runner import run
 from mini_dnn.variant import Variant, default_of, find, preferred
 
 
-def compute(operation: Operation, *given: Any, **fields: Any) -> Any:
+def compute(
+    operation: Operation,
+    given: Sequence[Any],
+    /,
+    impl: str | Path | Variant | None = None,
+    device: str | Device = "auto",
+    **fields: Any,
+) -> Any:
     """Compute an operation of arrays in host memory, for the functions of `mini_dnn`.
 
     Parameters
     ----------
     given
-        The arrays, in the operation's order. After them, or as keyword arguments:
-
-        impl
-            A variant: a name that ``run.py list`` shows, or a path; by default the best one for the
-            problem and the device.
-        device
-            ``"auto"``, ``"cuda"``, ``"emulator"``, or an open device, which saves opening one for each call.
-    fields
-        Fields of the problem that the arrays do not determine, such as ``pool=2``.
+        The arrays, in the operation's order.
+    impl, device, fields
+        See `mini_dnn.interop.function.Function`.
 
     Returns
     -------
@@ -41,11 +43,7 @@ def compute(operation: Operation, *given: Any, **fields: Any) -> Any:
     ShapeError, VariantError, DeviceError
         See `mini_dnn.errors`.
     """
-    count = _array_count(operation, len(given))
-    options = dict(zip(("impl", "device"), given[count:], strict=False))
-    impl = fields.pop("impl", options.get("impl"))
-    device = fields.pop("device", options.get("device", "auto"))
-    problem, arrays = operation.of(*given[:count], **fields)
+    problem, arrays = operation.of(*given, **fields)
     variant = impl if impl is None or isinstance(impl, Variant) else find(impl)
     if isinstance(device, str):
         check_name(device)
@@ -54,9 +52,8 @@ def compute(operation: Operation, *given: Any, **fields: Any) -> Any:
     else:
         with closing(open_device(device)) if isinstance(device, str) else nullcontext(device) as opened:
             result = run(variant or best(operation, problem, opened), problem, arrays, opened)
-    name, first = next(iter(problem.arrays.items()))
-    # A single entry without the axis of the batch
-    alone = np.ndim(given[0] if given else fields[name]) < len(first.shape)
+    first = next(iter(problem.arrays.values()))
+    alone = np.ndim(given[0]) < len(first.shape)  # a single entry without the axis of the batch
     outputs = tuple(output[0] if alone else output for output in result.outputs.values())
     return outputs if len(outputs) > 1 else outputs[0]
 
@@ -69,11 +66,3 @@ def best(operation: Operation, problem: Any, device: Device) -> Variant:
             if supports and runs_on(variant, device, asked):
                 return variant
     return find(default_of(operation.name, operation.default))
-
-
-def _array_count(operation: Operation, given: int) -> int:
-    """How many of the positional arguments are arrays."""
-    parameters = inspect.signature(operation.of).parameters.values()
-    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
-        return given
-    return sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
