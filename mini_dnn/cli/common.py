@@ -218,16 +218,20 @@ def only(variants: Sequence[Variant], op: str, flag: str) -> Sequence[Variant]:
 
 
 def write_json(flag: str, path: Path | None, value: Any) -> None:
-    """Write a JSON file atomically. None writes nothing.
+    """Write a JSON file: see `write_output`. None writes nothing."""
+    if path is not None:
+        write_output(flag, path, (json.dumps(value, indent=1, default=str) + "\n").encode())
+
+
+def write_output(flag: str, path: Path, content: bytes) -> None:
+    """Write a file atomically.
 
     Raises
     ------
     MiniDnnError
         The file cannot be written.
     """
-    if path is None:
-        return
     try:
-        write_atomically(path, (json.dumps(value, indent=1, default=str) + "\n").encode(), 0o644)
+        write_atomically(path, content, 0o644)
     except OSError as error:
-        raise MiniDnnError(f"{flag} {path} cannot be written: {reason(error)}; name another file") from error
+        raise MiniDnnError(f"{flag} {path} cannot be written: {reason(error)}; name another place") from error

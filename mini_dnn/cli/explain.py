@@ -15,13 +15,13 @@ from mini_dnn.cli.common import (
     problems_of,
     seed,
     variant_of,
+    write_output,
 )
-from mini_dnn.errors import UsageError, reason
+from mini_dnn.errors import UsageError
 from mini_dnn.explain.collect import collect
 from mini_dnn.explain.findings import findings
 from mini_dnn.explain.kernels import Counted
 from mini_dnn.explain.page import MARK, page
-from mini_dnn.paths import write_atomically
 from mini_dnn.variant import Variant, find
 
 MOST = 2  # default batch size: enough to see the work for each entry
@@ -69,10 +69,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"counting  {one.name} at {problem} ...", flush=True)
         shown.append((one, problem, collect(one, problem, args.seed)))
     text = page(shown).encode()
-    try:
-        write_atomically(args.out, text, 0o644)
-    except OSError as error:
-        raise UsageError(f"--out {args.out} cannot be written: {reason(error)}; name another file") from error
+    write_output("--out", args.out, text)
     for kernel in shown[0][2]:
         print("\n".join(describe(kernel)))
     print(f"\nwritten to {args.out} ({len(text) / 1e6:.1f} MB): open it in a browser")
