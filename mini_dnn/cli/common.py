@@ -152,7 +152,6 @@ def problems_of(
     shapes: Sequence[str] | None = None,
     batch: int | None = None,
     most: int | None = None,
-    flag: str = "--shapes",
 ) -> dict[str, Any]:
     """Return the requested problems by name. The default is all course problems of the operation.
 
@@ -166,8 +165,6 @@ def problems_of(
         The batch size for all problems, instead of their own.
     most
         The largest batch size if ``batch`` is not given.
-    flag
-        The name of the verb's flag for ``shapes``.
 
     Raises
     ------
@@ -175,14 +172,14 @@ def problems_of(
         There is no such problem, or both ways of selecting problems were used.
     """
     if at and shapes:
-        raise UsageError(f"--at names problems of the course, and {flag} gives sizes; use only one of them")
+        raise UsageError("--at names problems of the course, and --shapes gives sizes; use only one of them")
     if batch is not None and batch < 1:
         raise UsageError(f"--batch {batch}: expected 1 or more")
     if shapes:
         try:
             found = {text: operation.parse(text) for text in shapes}
         except ShapeError as error:
-            raise UsageError(f"{flag} {error}") from error
+            raise UsageError(f"--shapes {error}") from error
     else:
         found = dict(operation.course)
         names = [name for name in at or () if name not in ("all", "both")]

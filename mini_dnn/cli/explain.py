@@ -43,7 +43,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--at", metavar="NAME", help="name of a problem (default: the first problem of the course)"
     )
-    parser.add_argument("--shape", metavar="SIZES", help="a problem as sizes, instead of --at")
+    parser.add_argument("--shapes", metavar="SIZES", help="a problem as sizes, instead of --at")
     parser.add_argument("--batch", type=int, help=f"size of the batch (default: at most {MOST})")
     parser.add_argument(
         "--beside",
@@ -104,8 +104,8 @@ def _beside(args: argparse.Namespace, variant: Variant) -> list[Variant]:
 
 def _problem(args: argparse.Namespace, variant: Variant) -> Any:
     """Return the requested problem, or else one that the emulator runs in seconds."""
-    at, shapes = [args.at] if args.at else None, [args.shape] if args.shape else None
-    problems = problems_of(variant.operation, at, shapes, args.batch, MOST, "--shape")
+    at, shapes = [args.at] if args.at else None, [args.shapes] if args.shapes else None
+    problems = problems_of(variant.operation, at, shapes, args.batch, MOST)
     problem = next(iter(problems.values()))
     if at or shapes or args.batch or problem.flops <= MOST_FLOPS:
         return problem
@@ -116,7 +116,7 @@ def _problem(args: argparse.Namespace, variant: Variant) -> Any:
         return problem
     small = max(fitting, key=lambda one: one.flops)
     print(
-        f"NOTE: the problems of the course would take long; using {small} instead (--shape selects another)"
+        f"NOTE: the problems of the course would take long; using {small} instead (--shapes selects another)"
     )
     return small
 
