@@ -1,5 +1,6 @@
 """What ``run.py explain`` derives from a block's records: steps, wavefronts, footprints and blocks."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -138,7 +139,9 @@ def test_a_block_that_is_cut_keeps_the_first_steps_of_all_warps(monkeypatch: pyt
     assert block["arrays"][0]["runs"] == [0, 32, 20], "of all records"
     assert tables.operations == [[0, 3, EventKind.LOAD, Space.GLOBAL, 0, 4, 0, 0]]
     assert tables.patterns == [[ALL, 4]]
-    assert len(encode(Trace(1, found, steps(found)), launch, tables, most=20)["op"]) == 20
+    full = replace(launch, records_left_out=True)
+    block = encode(Trace(1, found, steps(found)), full, tables, most=20)
+    assert (len(block["op"]), block["lacks"]) == (20, True)
 
 
 def test_blocks_that_are_worth_a_look() -> None:

@@ -33,7 +33,7 @@ def explained(folder: Path, *words: str) -> Path:
     """The page of a variant."""
     page = folder.with_name("page.html")
     page.write_text(f"<!doctype html>{MARK}")  # an earlier page is replaced
-    assert main(["explain", *words, "--shape", SIZES, "--out", str(page)]) == 0
+    assert main(["explain", *words, "--shapes", SIZES, "--out", str(page)]) == 0
     return page
 
 

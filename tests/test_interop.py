@@ -190,7 +190,7 @@ def test_results_in_host_memory() -> None:
     half = np.empty(C.shape, np.float16)
     assert gemm(A.astype("f2"), B.astype("f2"), device="emulator", out=half) is half
     assert np.allclose(half, C, atol=0.05)
-    with pytest.raises(ShapeError, match=r"out= is \(2, 17\) float32; the result is \(2, 17, 20\) float32"):
+    with pytest.raises(ShapeError, match=r"array \(2, 17\) float32; .* need an array \(2, 17, 20\) float32"):
         gemm(A, B, device="emulator", out=out[..., 0])
     with pytest.raises(ShapeError, match="out= is list; expected a NumPy array"):
         gemm(A, B, device="emulator", out=[1])

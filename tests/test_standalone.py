@@ -80,7 +80,7 @@ class TestText:
     def test_reads_well(self) -> None:
         files = files_of(find("gemm/v5"), GEMM.parse("130,129,67,fp16,fp32"))
         assert files["main.cu"].decode() == MAIN
-        assert list(files) == ["main.cu", "kernel.cu", "harness.cuh", "Makefile", "LICENSE", "expected-c.bin"]
+        assert list(files) == ["main.cu", "kernel.cu", "harness.cuh", "LICENSE", "expected-c.bin", "Makefile"]
         assert b"ARCH ?= 90a\n" in files["Makefile"]
         assert b"-arch=sm_90a -cubin" in files["kernel.cu"]
         assert b"#define TILE 128\n" in files["kernel.cu"]

@@ -127,6 +127,8 @@ def test_it_runs_and_checks_itself(
     expected.tofile(folder / "expected-y.bin")
     assert run(folder, monkeypatch) == 1
     assert f"{len(expected):,} wrong" in capsys.readouterr().out
+    expected[:0].tofile(folder / "expected-y.bin")  # nothing was compared
+    assert run(folder, monkeypatch) == 1
 
 
 @pytest.mark.usefixtures("cupy")

@@ -72,6 +72,6 @@ def test_a_file_that_is_there_is_not_suggested_for_itself(tmp_path: Path) -> Non
 def test_a_message_names_the_flag_of_the_verb(tmp_path: Path, capsys: Output) -> None:
     words = ["explain", "m1", "--out", str(tmp_path / "page.html"), "--shape", "1,1,6"]
     assert main(words) == 2
-    assert "error: --shape '1,1,6' does not have the form" in capsys.readouterr().err
+    assert "error: --shapes '1,1,6' does not have the form" in capsys.readouterr().err
     assert main([*words, "--at", "conv1"]) == 2
-    assert "--at names problems of the course, and --shape gives sizes" in capsys.readouterr().err
+    assert "--at names problems of the course, and --shapes gives sizes" in capsys.readouterr().err

@@ -131,6 +131,10 @@ def test_a_copy_without_the_final_kernel(tmp_path: Path, monkeypatch: pytest.Mon
         VariantError, match=r"no variant 'm3', which is 'layers/custom'; expected one of m1, m1/"
     ):
         find("m3")
+    (tmp_path / "networks/lenet").mkdir(parents=True)
+    write(tmp_path / "networks/lenet/whole_v1", MINIMAL)
+    for short in ("lenet/whole_v1", "lenet/whole"):
+        assert find(short).name == "networks/lenet/whole_v1"
 
 
 def test_folder_without_variant(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def _verdict(record: Record, source: Path, allocations: Sequence[Allocation]) ->
     if "hazard detected" in record.headline or _is_analysis(record):
         return _race(record, source)
     kernel = record.places[-1].kernel if record.places else ""  # the outermost function
-    own = _party(record, _own_place(record, source))
+    own = Party(_own_place(record, source), record.block, record.thread)
     access = ACCESS.match(record.headline)
     if access:
         return _access(record, access, kernel, own, allocations)
@@ -106,10 +106,6 @@ def _own_place(record: Record, source: Path) -> Place | None:
     """Return the innermost line in the kernel's own files."""
     places = (Place.at(source, place.file, place.line) for place in record.places)
     return next((place for place in places if place), None)
-
-
-def _party(record: Record, place: Place | None, write: bool = False, atomic: bool = False) -> Party:
-    return Party(place, record.block, record.thread, write=write, atomic=atomic)
 
 
 def _access(

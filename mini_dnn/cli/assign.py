@@ -6,13 +6,12 @@ import argparse
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from mini_dnn.cli.common import add_force
-from mini_dnn.errors import MiniDnnError, UsageError, reason
+from mini_dnn.cli.common import add_force, write_output
+from mini_dnn.errors import MiniDnnError, UsageError
 from mini_dnn.grading import rubric as rubrics
 from mini_dnn.grading.asked import Rubric
 from mini_dnn.handout.pdf import as_pdf
 from mini_dnn.handout.sheet import groups, sheet
-from mini_dnn.paths import write_atomically
 
 
 def add_parser(verbs: argparse._SubParsersAction) -> None:
@@ -45,12 +44,7 @@ def run(args: argparse.Namespace) -> int:
     if there and not args.force:
         raise UsageError(f"--out {args.out} has {', '.join(there)}; name another folder, or add --force")
     for name, content in files.items():
-        try:
-            write_atomically(args.out / name, content, 0o644)
-        except OSError as error:
-            raise MiniDnnError(
-                f"--out {args.out} cannot be written: {reason(error)}; name another folder"
-            ) from error
+        write_output("--out", args.out / name, content)
         print(f"written: {args.out / name}")
     if note:
         print(f"NOTE: no PDF: {note}")

@@ -152,7 +152,6 @@ def problems_of(
     shapes: Sequence[str] | None = None,
     batch: int | None = None,
     most: int | None = None,
-    flag: str = "--shapes",
 ) -> dict[str, Any]:
     """Return the requested problems by name. The default is all course problems of the operation.
 
@@ -166,8 +165,6 @@ def problems_of(
         The batch size for all problems, instead of their own.
     most
         The largest batch size if ``batch`` is not given.
-    flag
-        The name of the verb's flag for ``shapes``.
 
     Raises
     ------
@@ -175,14 +172,14 @@ def problems_of(
         There is no such problem, or both ways of selecting problems were used.
     """
     if at and shapes:
-        raise UsageError(f"--at names problems of the course, and {flag} gives sizes; use only one of them")
+        raise UsageError("--at names problems of the course, and --shapes gives sizes; use only one of them")
     if batch is not None and batch < 1:
         raise UsageError(f"--batch {batch}: expected 1 or more")
     if shapes:
         try:
             found = {text: operation.parse(text) for text in shapes}
         except ShapeError as error:
-            raise UsageError(f"{flag} {error}") from error
+            raise UsageError(f"--shapes {error}") from error
     else:
         found = dict(operation.course)
         names = [name for name in at or () if name not in ("all", "both")]
@@ -218,16 +215,20 @@ def only(variants: Sequence[Variant], op: str, flag: str) -> Sequence[Variant]:
 
 
 def write_json(flag: str, path: Path | None, value: Any) -> None:
-    """Write a JSON file atomically. None writes nothing.
+    """Write a JSON file: see `write_output`. None writes nothing."""
+    if path is not None:
+        write_output(flag, path, (json.dumps(value, indent=1, default=str) + "\n").encode())
+
+
+def write_output(flag: str, path: Path, content: bytes) -> None:
+    """Write a file atomically.
 
     Raises
     ------
     MiniDnnError
         The file cannot be written.
     """
-    if path is None:
-        return
     try:
-        write_atomically(path, (json.dumps(value, indent=1, default=str) + "\n").encode(), 0o644)
+        write_atomically(path, content, 0o644)
     except OSError as error:
-        raise MiniDnnError(f"{flag} {path} cannot be written: {reason(error)}; name another file") from error
+        raise MiniDnnError(f"{flag} {path} cannot be written: {reason(error)}; name another place") from error

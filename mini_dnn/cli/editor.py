@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
-from mini_dnn.cli.common import check_output
+from mini_dnn.cli.common import check_output, write_json
 from mini_dnn.device.base import Defines
 from mini_dnn.device.emulator.runtime_build import INCLUDE
 from mini_dnn.device.nvcc import nvcc_arch, require_nvcc
 from mini_dnn.device.sources import INCLUDE as PROJECT_INCLUDE
-from mini_dnn.errors import MiniDnnError, VariantError, reason
-from mini_dnn.paths import ROOT, write_atomically
+from mini_dnn.errors import VariantError
+from mini_dnn.paths import ROOT
 from mini_dnn.variant import Variant, find, mine, names
 
 FILE = "compile_commands.json"
@@ -49,12 +48,7 @@ def run(args: argparse.Namespace) -> int:
             continue
         if variant.plan:
             entries.append(entry(variant, toolkit))
-    try:
-        write_atomically(args.out / FILE, (json.dumps(entries, indent=1) + "\n").encode(), 0o644)
-    except OSError as error:
-        raise MiniDnnError(
-            f"--out {args.out} cannot be written: {reason(error)}; name another folder"
-        ) from error
+    write_json("--out", args.out / FILE, entries)
     print(f"written: {args.out / FILE}, {len(entries)} kernels")
     return 0
 

@@ -15,13 +15,13 @@ from mini_dnn.cli.common import (
     problems_of,
     seed,
     variant_of,
+    write_output,
 )
-from mini_dnn.errors import UsageError, reason
+from mini_dnn.errors import UsageError
 from mini_dnn.explain.collect import collect
 from mini_dnn.explain.findings import findings
 from mini_dnn.explain.kernels import Counted
 from mini_dnn.explain.page import MARK, page
-from mini_dnn.paths import write_atomically
 from mini_dnn.variant import Variant, find
 
 MOST = 2  # default batch size: enough to see the work for each entry
@@ -43,7 +43,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--at", metavar="NAME", help="name of a problem (default: the first problem of the course)"
     )
-    parser.add_argument("--shape", metavar="SIZES", help="a problem as sizes, instead of --at")
+    parser.add_argument("--shapes", metavar="SIZES", help="a problem as sizes, instead of --at")
     parser.add_argument("--batch", type=int, help=f"size of the batch (default: at most {MOST})")
     parser.add_argument(
         "--beside",
@@ -69,10 +69,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"counting  {one.name} at {problem} ...", flush=True)
         shown.append((one, problem, collect(one, problem, args.seed)))
     text = page(shown).encode()
-    try:
-        write_atomically(args.out, text, 0o644)
-    except OSError as error:
-        raise UsageError(f"--out {args.out} cannot be written: {reason(error)}; name another file") from error
+    write_output("--out", args.out, text)
     for kernel in shown[0][2]:
         print("\n".join(describe(kernel)))
     print(f"\nwritten to {args.out} ({len(text) / 1e6:.1f} MB): open it in a browser")
@@ -107,8 +104,8 @@ def _beside(args: argparse.Namespace, variant: Variant) -> list[Variant]:
 
 def _problem(args: argparse.Namespace, variant: Variant) -> Any:
     """Return the requested problem, or else one that the emulator runs in seconds."""
-    at, shapes = [args.at] if args.at else None, [args.shape] if args.shape else None
-    problems = problems_of(variant.operation, at, shapes, args.batch, MOST, "--shape")
+    at, shapes = [args.at] if args.at else None, [args.shapes] if args.shapes else None
+    problems = problems_of(variant.operation, at, shapes, args.batch, MOST)
     problem = next(iter(problems.values()))
     if at or shapes or args.batch or problem.flops <= MOST_FLOPS:
         return problem
@@ -119,7 +116,7 @@ def _problem(args: argparse.Namespace, variant: Variant) -> Any:
         return problem
     small = max(fitting, key=lambda one: one.flops)
     print(
-        f"NOTE: the problems of the course would take long; using {small} instead (--shape selects another)"
+        f"NOTE: the problems of the course would take long; using {small} instead (--shapes selects another)"
     )
     return small
 

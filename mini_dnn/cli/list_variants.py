@@ -14,7 +14,7 @@ from mini_dnn.ops import Operation
 from mini_dnn.variant import SHORT_NAMES, Variant, climbed, find, mine, names
 
 USE = (
-    "--impl accepts a short name, a full name, the unique beginning of a name,\n"
+    "--impl accepts a short name, a full name, its unique beginning (also without networks/),\n"
     "or the path of any folder with variant.py and kernel.cu."
 )
 _LINES = TextWrapper(

@@ -70,6 +70,7 @@ def encode(trace: Trace, launch: CountedLaunch, tables: Tables, most: int) -> di
     return {
         "at": position(trace.block, launch.grid),
         "records": count,
+        "lacks": launch.records_left_out,
         "steps": int(end.max(initial=1)),
         "warp": records["warp"].tolist(),
         "op": operations,

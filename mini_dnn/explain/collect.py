@@ -41,7 +41,7 @@ def collect(variant: Variant, problem: Any, seed: int = 0, threads: int | None =
     limit = variant.limit_for(problem)
     if limit:
         raise UsageError(
-            f"{variant.name} does not support {problem}: {limit}; use --shape to select another problem"
+            f"{variant.name} does not support {problem}: {limit}; use --shapes to select another problem"
         )
     planned = variant.planned(problem, EmulatorDevice.max_shared_bytes)
     blocks = {

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from mini_dnn.errors import DeviceError, ShapeError, UsageError
 from mini_dnn.interop.arrays import kind_of
 from mini_dnn.interop.calls import CALLS
 from mini_dnn.interop.document import document
 from mini_dnn.interop.kinds import Gathered, Kind, More, Site, describe, refuse_mixed
-from mini_dnn.interop.problem import check_results, problem_of, word_of
+from mini_dnn.interop.problem import check_results, problem_of, results_of, word_of
 from mini_dnn.interop.protocols import handed_over
 from mini_dnn.interop.refusals import (
     check_apart,
@@ -23,13 +21,11 @@ from mini_dnn.interop.refusals import (
     host_array,
     refuse_place,
 )
-from mini_dnn.interop.signature import signature_of
+from mini_dnn.interop.signature import PLAIN, signature_of
 from mini_dnn.ops import Operation
 from mini_dnn.running.compute import best, compute
 from mini_dnn.running.prepared import ALIGNMENT, Prepared
 from mini_dnn.variant import Variant, find
-
-PLAIN = (str, int, float, np.generic, type(None))  # the types of a problem's fields
 
 
 class Ready(NamedTuple):
@@ -190,7 +186,7 @@ class Function:
             fields = {**fields, "out": word_of(metas[count][1])}
         asked = problem_of(self.operation, names[:count], metas[:count], fields)
         if results:
-            check_results(asked, metas[count:])
+            check_results(asked.problem, asked.results, metas[count:])
         device = CALLS.device(gpu)
         if impl is None:
             variant = best(self.operation, asked.problem, device)
@@ -234,43 +230,36 @@ class Function:
         if any(kind_of(value) is not None for value in held.values()):
             held = {name: value for name, value in held.items() if hasattr(value, "shape")}
             refuse_mixed(list(held), list(held.values()))
-        check_host(held, options.get("device", "auto"))
+        impl, device, out = options.pop("impl", None), options.pop("device", "auto"), options.pop("out", None)
+        check_host(held, device)
+        if impl is not None:
+            check_impl(impl)
         arrays = tuple(host_array(name, value) for name, value in zip(held, arrays, strict=False))
-        for name in self._signature.optional:
-            if options.get(name) is not None:
-                options[name] = host_array(name, options[name])
-        out = options.pop("out", None)
+        given = ((name, options.pop(name, None)) for name in self._signature.optional)
+        optional = {name: host_array(name, value) for name, value in given if value is not None}
         results = () if out is None or isinstance(out, str) else out if isinstance(out, tuple) else (out,)
+        check_writable(results)
         if isinstance(out, str):
             options["out"] = out
-        elif results:
-            check_writable(results)
-            if "out" in self._signature.fields:
-                options["out"] = word_of(results[0].dtype.name)
-        known = ("impl", "device", *self._signature.optional)
-        fields = {name: value for name, value in options.items() if name not in known}
-        options |= self._signature.checked(self.__name__, fields)
-        if options.get("impl") is not None:
-            check_impl(options["impl"])
+        elif results and "out" in self._signature.fields:
+            options["out"] = word_of(results[0].dtype.name)
+        fields = self._signature.checked(self.__name__, options)
         try:
-            found = compute(self.operation, *arrays, **options)
+            problem, found = self.operation.of(*arrays, **optional, **fields)
+            expected = results_of(problem, arrays[0].ndim)
+            if results:
+                check_results(problem, expected, [(array.shape, str(array.dtype)) for array in results])
+            computed = compute(self.operation, problem, found, impl, device)
         except MemoryError as error:
             raise DeviceError(
                 f"{self.__name__} needs more memory than is free ({error}); compute a part of the batch at a "
                 "time"
             ) from error
-        if not results:
-            return found
-        values = found if isinstance(found, tuple) else (found,)
-        given, wanted = ([(array.shape, array.dtype) for array in some] for some in (results, values))
-        if given != wanted:
-            described = (
-                " and ".join(f"{shape} {dtype}" for shape, dtype in some) for some in (given, wanted)
-            )
-            raise ShapeError("out= is {}; the result is {}".format(*described))
-        for array, value in zip(results, values, strict=True):
+        made = tuple(computed[name].reshape(shape) for name, (shape, _) in expected.items())
+        for array, value in zip(results, made, strict=False):
             array[...] = value
-        return results[0] if len(results) == 1 else results
+        made = results or made
+        return made[0] if len(made) == 1 else made
 
 
 def _key(impl: Any) -> Any:

@@ -36,8 +36,6 @@ class Site(NamedTuple):
 class Kind(Protocol):
     """A library's arrays."""
 
-    by_protocol: bool  # whether it is only known by its protocol: see `mini_dnn.interop.protocols`
-
     def lies_on_gpu(self, array: Any) -> bool:
         """Whether the array is on a GPU and not in host memory."""
 

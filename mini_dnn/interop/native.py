@@ -18,8 +18,6 @@ NEGATIVE_CURE = "{name}.resolve_neg().contiguous()"  # a view whose numbers are 
 class Cupy:
     """CuPy's arrays."""
 
-    by_protocol = False
-
     def __init__(self, cupy: Any) -> None:
         self._cupy = cupy
         self._stream, self._current = cupy.cuda.get_current_stream, cupy.cuda.get_device_id
@@ -79,8 +77,6 @@ class Cupy:
 
 class Torch:
     """PyTorch's tensors."""
-
-    by_protocol = False
 
     def __init__(self, torch: Any) -> None:
         self._torch, self._tracks = torch, torch.is_grad_enabled

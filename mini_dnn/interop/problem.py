@@ -59,13 +59,17 @@ def problem_of(
                 f"not converted; found {_listed(names, metas)}. Convert {name} first"
             )
         which[name] = places.index((array.ctypes.data, array.dtype))
+    return Asked(problem, which, results_of(problem, len(metas[0][0])))
+
+
+def results_of(problem: Any, rank: int) -> dict[str, Meta]:
+    """What the results are like if the first array was given with this many axes."""
     first = next(iter(problem.arrays.values()))
-    start = int(len(metas[0][0]) < len(first.shape))  # 1: one entry, given without the batch's axis
-    results = {name: (array.shape[start:], array.dtype) for name, array in problem.named("out").items()}
-    return Asked(problem, which, results)
+    start = int(rank < len(first.shape))  # 1: one entry, given without the batch's axis
+    return {name: (array.shape[start:], array.dtype) for name, array in problem.named("out").items()}
 
 
-def check_results(asked: Asked, found: Sequence[Meta]) -> None:
+def check_results(problem: Any, results: Mapping[str, Meta], found: Sequence[Meta]) -> None:
     """Check that the results of a problem can be written to these arrays.
 
     Raises
@@ -73,10 +77,10 @@ def check_results(asked: Asked, found: Sequence[Meta]) -> None:
     ShapeError
         The shape or type of an array is wrong.
     """
-    expected = list(asked.results.values())
+    expected = list(results.values())
     if list(found) != expected:
         raise ShapeError(
-            f"out= is {_listed(['an array'] * len(found), found)}; the results of {asked.problem} need "
+            f"out= is {_listed(['an array'] * len(found), found)}; the results of {problem} need "
             f"{_listed(['an array'] * len(expected), expected)}"
         )
 

@@ -24,8 +24,6 @@ class Protocols:
     call uses the stream that the first ``__cuda_array_interface__`` names, or else the default stream.
     """
 
-    by_protocol = True
-
     def lies_on_gpu(self, array: Any) -> bool:
         """Whether its protocol says that it is on a GPU."""
         if hasattr(array, "__dlpack_device__"):

@@ -12,10 +12,12 @@ from typing import Any, get_type_hints
 import numpy as np
 
 from mini_dnn.errors import ShapeError, UsageError, meant
+from mini_dnn.interop.kinds import describe
 from mini_dnn.ops import Operation
 
 OPTIONAL_ARRAY = np.ndarray | None
 OTHERS = ("impl", "device", "out")  # keyword arguments of all operations
+PLAIN = (str, int, float, np.generic, type(None))  # the types of a problem's fields
 # The accepted Python types of a field of each type, and their description
 TYPES: dict[Any, tuple[tuple[type, ...], str]] = {
     str: ((str,), "a word in quotes"),
@@ -102,7 +104,8 @@ class Signature:
             types, words = TYPES[kind]
             none = value is None and expected == kind | None
             if not (none or isinstance(value, types)) or (kind is bool and value not in (0, 1)):
-                raise ShapeError(f"{name} is {value!r}; expected {words}")
+                found = repr(value) if isinstance(value, PLAIN) else describe(value)
+                raise ShapeError(f"{name} is {found}; expected {words}")
         for name, field in self.fields.items():
             if field.default is Parameter.empty and name not in given:
                 raise UsageError(f"{operation} needs {name}=, {TYPES[field.type][1]}")

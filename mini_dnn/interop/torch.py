@@ -3,7 +3,7 @@
 ``import mini_dnn.interop.torch`` registers them. They take and return tensors. Optional arrays come after the
 required ones, and all other arguments are keyword arguments. CUDA tensors are used in place; tensors in host
 memory are treated like NumPy arrays. There is no backward pass: tensors that require a gradient are refused,
-unless gradients are disabled.
+unless gradients are disabled. PyTorch 2.8 or newer is required.
 """
 
 from __future__ import annotations

@@ -33,12 +33,10 @@ class BatchNorm2d(Layer):
         C.
     dtype
         Of weight and bias, which start at 1 and 0.
-    gain
-        The initial value of the weight.
     """
 
-    def __init__(self, channels: int, dtype: npt.DTypeLike = np.float32, gain: float = 1.0) -> None:
-        self.weight = Parameter.of(np.full(channels, gain, dtype))
+    def __init__(self, channels: int, dtype: npt.DTypeLike = np.float32) -> None:
+        self.weight = Parameter.of(np.ones(channels, dtype))
         self.bias = Parameter.of(np.zeros(channels, dtype))
         self.mean = Running.of(np.zeros(channels, dtype))
         self.variance = Running.of(np.ones(channels, dtype))
@@ -142,7 +140,8 @@ class Row(Layer):
         self.layers = dict(layers)
 
     def __repr__(self) -> str:
-        return f"Row({', '.join(f'{name} {layer!r}' for name, layer in self.layers.items())})"
+        inner = ", ".join(f"{name} {layer!r}" for name, layer in self.layers.items())
+        return f"{type(self).__name__}({inner})"
 
     def inner(self) -> Mapping[str, Layer]:
         """The layers."""

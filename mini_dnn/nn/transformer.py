@@ -12,6 +12,7 @@ from mini_dnn.errors import ShapeError
 from mini_dnn.nn.layer import Layer, Parameter, Shape
 from mini_dnn.nn.layers import Linear
 from mini_dnn.nn.numpy_attention import attention_backward, attention_forward
+from mini_dnn.nn.residual import Row
 
 Attend = Callable[[np.ndarray, float], np.ndarray]  # (qkv (N, T, 3, H, d), scale) -> o (N, T, H, d), new
 
@@ -190,47 +191,23 @@ def _attend(qkv: np.ndarray, scale: float) -> np.ndarray:
     return attention_forward(qkv, scale)[0]
 
 
-class Residual(Layer):
-    """x plus the output of a sequence of layers.
-
-    Parameters
-    ----------
-    layers
-        The layers by name, in the order in which they run. The output has the shape of the input.
-    """
-
-    def __init__(self, layers: Mapping[str, Layer]) -> None:
-        self.layers = dict(layers)
-
-    def __repr__(self) -> str:
-        return f"Residual({', '.join(f'{name} {layer!r}' for name, layer in self.layers.items())})"
-
-    def inner(self) -> Mapping[str, Layer]:
-        """The sequence of layers."""
-        return self.layers
+class Residual(Row):
+    """x plus the output of a sequence of layers, which has the shape of x."""
 
     def output_shape(self, shape: Shape) -> Shape:
         """Any shape that the layers do not change."""
-        found = shape
-        for layer in self.layers.values():
-            found = layer.output_shape(found)
+        found = super().output_shape(shape)
         if found != shape:
             raise ShapeError(f"{self!r} adds a branch to its input, but makes {found} of {shape}")
         return shape
 
     def forward(self, x: np.ndarray, training: bool = False, overwrite: bool = False) -> np.ndarray:
         """The sum of x and the branch, in the memory of x with ``overwrite``."""
-        y = x
-        for layer in self.layers.values():
-            y = layer.forward(y, training, overwrite=not (training or np.may_share_memory(x, y)))
-        return np.add(x, y, out=x if overwrite else None)
+        return np.add(x, super().forward(x, training), out=x if overwrite else None)
 
     def backward(self, dy: np.ndarray) -> np.ndarray:
         """Store the gradients of the branch, and return dx."""
-        dx = dy
-        for layer in reversed(self.layers.values()):
-            dx = layer.backward(dx)
-        return dx + dy
+        return super().backward(dy) + dy
 
 
 def _mean(x: np.ndarray) -> np.ndarray:

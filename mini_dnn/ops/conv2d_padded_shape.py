@@ -115,7 +115,7 @@ class PaddedShape(Problem):
         return ", ".join([*words, f"{self.dtype} {self.layout}"])
 
 
-def layers(batch: int, dtype: str = "fp16", layout: str = "nhwc") -> dict[str, PaddedShape]:
+def layers(batch: int) -> dict[str, PaddedShape]:
     """The distinct convolutions of ResNet-18 at 224 x 224, each with torchvision's name of the first one.
 
     Batch norm is folded into filters and bias. ReLU and residual are those of the layer.
@@ -133,7 +133,7 @@ def layers(batch: int, dtype: str = "fp16", layout: str = "nhwc") -> dict[str, P
         found[f"layer{stage}.{1 if stage > 1 else 0}.conv1"] = whole
         found[f"layer{stage}.0.conv2"] = replace(whole, residual=True)
         channels = width
-    return {name: replace(shape, dtype=dtype, layout=layout) for name, shape in found.items()}
+    return {name: replace(shape, dtype="fp16", layout="nhwc") for name, shape in found.items()}
 
 
 def arrays_of(

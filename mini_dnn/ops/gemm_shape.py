@@ -186,8 +186,13 @@ def arrays_of(
     kinds = {given["a"].dtype, given["b"].dtype}
     dtype = next((name for name, kind in TYPES.items() if kinds == {np.dtype(kind)}), "fp32")
     batch, m, k = given["a"].shape if layout[:1] == "n" else given["a"].swapaxes(1, 2).shape
-    n = given["b"].shape[1 if layout[1:] == "t" else 2]
+    rows, n = given["b"].shape[1:] if layout[1:] != "t" else given["b"].shape[:0:-1]
     problem = GemmShape(m, n, k, dtype, out, layout, batch, float(alpha), beta, constant=constant)
+    if rows != k:
+        raise ShapeError(
+            f"a is {np.shape(a)} and b is {np.shape(b)}: with layout '{layout}', k is {k} in a and {rows} "
+            "in b; expected the same"
+        )
     return problem, {name: _as_given(name, array, problem) for name, array in given.items()}
 
 

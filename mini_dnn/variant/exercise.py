@@ -18,6 +18,7 @@ import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import wrap
 
 from mini_dnn.device.sources import read_source, write_source
 from mini_dnn.errors import UsageError, VariantError, reason
@@ -188,16 +189,11 @@ def _asked(kernel: str, parent: str) -> str:
         if match:
             hidden = match["name"] in QUESTIONS
             if hidden:
-                found += _wrapped(match["name"], QUESTIONS[match["name"]].format(parent=parent))
+                question = QUESTIONS[match["name"]].format(parent=parent)
+                first, more = (f"// {word:<9} " for word in (match["name"], ""))
+                found += wrap(
+                    question, WIDTH, initial_indent=first, subsequent_indent=more, break_on_hyphens=False
+                )
         if not hidden:
             found.append(line)
     return "\n".join([*found, *lines[head:]]) + "\n"
-
-
-def _wrapped(name: str, text: str) -> list[str]:
-    lines = [f"// {name:<9}"]
-    for word in text.split():
-        if len(lines[-1]) + 1 + len(word) > WIDTH:
-            lines.append(f"// {'':<9}")
-        lines[-1] += f" {word}"
-    return lines

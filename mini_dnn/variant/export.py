@@ -118,27 +118,15 @@ def _head(planned: Planned, asked: str, title: str, arch: int) -> str:
         *(f"  {name} {array.shape} {array.dtype}" for name, array in planned.arrays.items()),
         "",
     ]
-    if large := _large(planned):
-        lines += ["Before the first launch, because a block may have only 48 KB by default:", *large, ""]
+    if large := {kernel: n for kernel, n in planned.shared_bytes.items() if n > DEFAULT_SHARED_BYTES}:
+        lines += ["Before the first launch, because a block may have only 48 KB by default:"]
+        attribute = "cudaFuncAttributeMaxDynamicSharedMemorySize"
+        lines += [*(f"  cudaFuncSetAttribute({kernel}, {attribute}, {n})" for kernel, n in large.items()), ""]
     if planned.setup:
         lines += ["Steps that are done once:", *_listed(planned.setup), ""]
     streams = planned.streams > 1
     lines += ["Steps, in order" + (" within each stream:" if streams else ":"), *_listed(planned.steps)]
     return "\n".join(f"// {line}".rstrip() for line in lines)
-
-
-def _large(planned: Planned) -> list[str]:
-    """The calls that allow kernels more dynamic shared memory than they may have by default."""
-    most: dict[str, int] = {}
-    for step in (*planned.setup, *planned.steps):
-        if isinstance(step, Launch):
-            most[step.kernel] = max(most.get(step.kernel, 0), step.shared_bytes)
-    attribute = "cudaFuncAttributeMaxDynamicSharedMemorySize"
-    return [
-        f"  cudaFuncSetAttribute({kernel}, {attribute}, {size})"
-        for kernel, size in most.items()
-        if size > DEFAULT_SHARED_BYTES
-    ]
 
 
 def _listed(steps: Sequence[Step]) -> list[str]:

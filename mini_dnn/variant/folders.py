@@ -3,7 +3,7 @@
 - the short names of the course, ``cpu``, ``m1``, ``m2`` and ``m3``;
 - ``m2/unroll_gemm``: a folder under ``milestones/``;
 - ``gemm/v0_naive``: a folder under ``ladders/``; ``gemm/v0`` is enough if no other name begins with it;
-- ``layers/custom``, ``networks/NAME/whole``: a folder of the repository;
+- ``layers/custom``, ``networks/NAME/whole``: a folder of the repository; ``NAME/whole`` is enough;
 - ``mine/my_idea``, or ``my_idea``: the user's own folder in ``mine/``, which git ignores;
 - the path of any folder with a ``variant.py``, inside or outside of the repository.
 """
@@ -173,7 +173,8 @@ def _folder_of(name: str) -> Path:
             f"'run.py list {name}' shows them"
         )
     full = [*names(), *mine()]
-    begin = [] if explicit or "/" not in name else [n for n in full if n.startswith(f"{name}_")]
+    begin = [n for n in full if n.startswith(f"{name}_")] or [n for n in full if f"/{name}_" in f"{n}_"]
+    begin = [] if explicit or "/" not in name else begin
     if len(begin) == 1:
         return _folder_of(begin[0])
     known = [*(short for short, name in SHORT_NAMES.items() if name in full), *full]

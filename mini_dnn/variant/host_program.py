@@ -126,13 +126,10 @@ class HostProgram:
     def _once(self) -> list[str]:
         """The steps before the first run."""
         lines = []
-        largest: dict[str, int] = {}
-        for launch in self.planned.launches:
-            largest[launch.kernel] = max(launch.shared_bytes, largest.get(launch.kernel, 0))
-        if asked := {kernel: size for kernel, size in largest.items() if size > DEFAULT_SHARED_BYTES}:
+        if large := {k: n for k, n in self.planned.shared_bytes.items() if n > DEFAULT_SHARED_BYTES}:
             lines += ["", "// More shared memory than the usual 48 KB has to be asked for."]
             attribute = "cudaFuncAttributeMaxDynamicSharedMemorySize"
-            for kernel, size in asked.items():
+            for kernel, size in large.items():
                 lines += _call("CUDA_CHECK(cudaFuncSetAttribute(", [kernel, attribute, str(size)], "));")
         if self.planned.setup:
             lines += ["", "// Once.", *self._run(self.planned.setup), "CUDA_CHECK(cudaDeviceSynchronize());"]

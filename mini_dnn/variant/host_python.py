@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -12,7 +11,7 @@ from mini_dnn.device.base import DEFAULT_SHARED_BYTES
 from mini_dnn.device.nvcc import nvcc_arch
 from mini_dnn.errors import UsageError
 from mini_dnn.variant.answers import Exercise
-from mini_dnn.variant.host_program import needs_attributes
+from mini_dnn.variant.host_program import needs_attributes, variable
 from mini_dnn.variant.plan import Argument, CopyToSymbol, Images, Launch, Step
 from mini_dnn.variant.planned import Planned
 from mini_dnn.variant.tensor_map import TensorMap
@@ -65,7 +64,7 @@ class PythonProgram:
     def text(self) -> str:
         """Return the whole text."""
         problem = self.planned.problem
-        compared = [f'right &= agrees("{name}", {_word(name)})' for name in problem.named("out")]
+        compared = [f'right &= agrees("{name}", {variable(name)})' for name in problem.named("out")]
         once = self._run(self.planned.setup)
         lines = [
             "import subprocess",
@@ -98,10 +97,7 @@ class PythonProgram:
         words = ["nvcc", "-std=c++17", "-O3", f"-arch={nvcc_arch(self.arch)}", "-cubin", "kernel.cu"]
         yield f'subprocess.run("{" ".join(words)} -o kernel.cubin".split(), cwd=here, check=True)'
         yield 'module = cupy.RawModule(path=str(here / "kernel.cubin"))'
-        shared: dict[str, int] = {}
-        for launch in self.planned.launches:
-            shared[launch.kernel] = max(launch.shared_bytes, shared.get(launch.kernel, 0))
-        for kernel, size in shared.items():
+        for kernel, size in self.planned.shared_bytes.items():
             yield f'{_kernel(kernel)} = module.get_function("{kernel}")'
             if size > DEFAULT_SHARED_BYTES:
                 yield f"{_kernel(kernel)}.max_dynamic_shared_size_bytes = {size}  # more has to be asked for"
@@ -112,10 +108,10 @@ class PythonProgram:
         for sequence, (name, array) in enumerate(given.items(), 1):
             span = self.exercise.spans[name]
             shape = f'{tuple(map(int, array.shape))}, "{array.dtype}"'
-            yield f"{_word(name)} = draw({sequence}, {shape}, {span.low!r}, {span.high!r})"
+            yield f"{variable(name)} = draw({sequence}, {shape}, {span.low!r}, {span.high!r})"
         for name, array in self.planned.arrays.items():
             if name not in given:
-                yield f'{_word(name)} = fresh({tuple(map(int, array.shape))}, "{array.dtype}")'
+                yield f'{variable(name)} = fresh({tuple(map(int, array.shape))}, "{array.dtype}")'
 
     def _run(self, steps: tuple[Step, ...]) -> list[str]:
         return [self._step(step) for step in steps]
@@ -127,7 +123,7 @@ class PythonProgram:
                 how = f"{_size(step.grid)}, {_size(step.block)}, ({args},)"
                 return f"{_kernel(step.kernel)}({how}, shared_mem={step.shared_bytes})"
             case CopyToSymbol():
-                source = _word(step.buffer)
+                source = variable(step.buffer)
                 to = f'module.get_global("{step.symbol}")'
                 return f"{to}.copy_from_device_async({source}.data, {source}.nbytes)"
         raise AssertionError(f"{step} was refused before")
@@ -139,9 +135,9 @@ def _argument(value: Argument) -> str:
             kind = "bool_" if value.dtype.kind == "b" else value.dtype  # NumPy 1 has no np.bool
             return f"np.{kind}({_number(value.item())})"
         case str():
-            return _word(value)
+            return variable(value)
         case Images():
-            return f"{_word(value.buffer)}[{value.first}:{value.last}]"
+            return f"{variable(value.buffer)}[{value.first}:{value.last}]"
         case float():
             return f"np.float32({_number(value)})"
         case int():
@@ -156,10 +152,6 @@ def _number(value: float) -> str:
 
 def _size(size: tuple[int, ...]) -> str:
     return str((*map(int, size), 1, 1)[:3])
-
-
-def _word(name: str) -> str:
-    return "d_" + re.sub(r"\W", "_", name)
 
 
 def _kernel(name: str) -> str:

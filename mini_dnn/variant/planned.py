@@ -79,6 +79,14 @@ class Planned:
         return [step for step in (*self.setup, *self.steps) if isinstance(step, Launch)]
 
     @property
+    def shared_bytes(self) -> dict[str, int]:
+        """The largest dynamic shared memory of a block, for each kernel."""
+        found: dict[str, int] = {}
+        for launch in self.launches:
+            found[launch.kernel] = max(launch.shared_bytes, found.get(launch.kernel, 0))
+        return found
+
+    @property
     def codes(self) -> list[Code]:
         """Kernel files of other variants that its launches need."""
         return list(dict.fromkeys(launch.code for launch in self.launches if launch.code))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import TextWrapper
 from typing import Any
 
 from mini_dnn.device.nvcc import nvcc_arch
@@ -83,11 +83,8 @@ def standalone(
     makefile = (FILES / "Makefile").read_text().replace("@ARCH@", nvcc_arch(arch).removeprefix("sm_"))
     return {
         "main.cu": f"{head}\n{program.text([*headers, 'kernel.cu'])}".encode(),
-        "kernel.cu": kernel.encode(),
-        **{name: (FILES / name).read_bytes() for name in headers},
+        **_shared(given, kernel, *headers),
         "Makefile": makefile.encode(),
-        "LICENSE": (ROOT / "LICENSE").read_bytes(),
-        **{f"expected-{name}.bin": answers.tobytes() for name, answers in given.answers.items()},
     }
 
 
@@ -97,8 +94,7 @@ def _for_cupy(program: PythonProgram, kernel: str, about: Sequence[str], origin:
     head = _python_head(program.planned, program.exercise, about, origin, contents)
     return {
         "main.py": (head + program.text()).encode(),
-        "harness.py": (FILES / "harness.py").read_bytes(),
-        **_shared(program.exercise, kernel),
+        **_shared(program.exercise, kernel, "harness.py", "values.py"),
     }
 
 
@@ -115,17 +111,16 @@ def _for_torch(program: TorchProgram, kernel: str, about: Sequence[str], origin:
     return {
         "main.py": (head + program.python()).encode(),
         EXTENSION: program.text([*headers, "kernel.cu"]).encode(),
-        **{name: (FILES / name).read_bytes() for name in headers},
         "harness.py": (FILES / "torch_harness.py").read_bytes(),
-        **_shared(program.exercise, kernel),
+        **_shared(program.exercise, kernel, *headers, "values.py"),
     }
 
 
-def _shared(given: Exercise, kernel: str) -> dict[str, bytes]:
-    """Return the files that both Python programs need."""
+def _shared(given: Exercise, kernel: str, *names: str) -> dict[str, bytes]:
+    """Return the files that all programs need, and these that are the same for all kernels."""
     return {
         "kernel.cu": kernel.encode(),
-        "values.py": (FILES / "values.py").read_bytes(),
+        **{name: (FILES / name).read_bytes() for name in names},
         "LICENSE": (ROOT / "LICENSE").read_bytes(),
         **{f"expected-{name}.bin": found.tobytes() for name, found in given.answers.items()},
     }
@@ -199,14 +194,5 @@ def _head(
         "",
         f"From mini_dnn, commit {origin.commit}. MIT licence: see LICENSE.",
     ]
-    return [line for text in texts for line in _wrapped(text, WIDTH - 3)]
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    """Wrap a text at spaces."""
-    lines = [""]
-    for word in re.split(r"(?<=\S) ", text):
-        if len(lines[-1]) + len(word) > width:
-            lines.append("")
-        lines[-1] += f"{word} "
-    return [line.rstrip() for line in lines]
+    wrapper = TextWrapper(WIDTH - 3, break_long_words=False, break_on_hyphens=False)
+    return [line for text in texts for line in wrapper.wrap(text) or [""]]

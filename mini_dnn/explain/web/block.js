@@ -27,8 +27,8 @@ function show_block() {
   const longest = [...waiting].sort((x, y) => y[1] - x[1])[0];
   const waits = longest && longest[1] ? ` Warp ${longest[0]} waits longest at barriers: ${percent(longest[1], b.steps)} of the steps.`
     : used.has("barrier") ? " No warp waits for another at a barrier." : " There is no barrier in it.";
-  by("block-text").textContent = `Block (${b.at.join(", ")}): ${many(warps.length, "warp")}, ${many(b.records, "step")} of warps` +
-    `${b.records > b.warp.length ? `, of which the first ${whole(b.warp.length)} are shown` : ""}.${waits} A step is one instruction of a warp, and one more for each bank conflict: an order, not a time.`;
+  by("block-text").textContent = `Block (${b.at.join(", ")}): ${many(warps.length, "warp")}, ${b.lacks ? "at least " : ""}${many(b.records, "step")} of warps` +
+    `${b.records > b.warp.length ? `, of which the first ${whole(b.warp.length)} are shown` : ""}.${b.lacks ? " The launch has more steps than are recorded, so some are missing here and in the grid." : ""}${waits} A step is one instruction of a warp, and one more for each bank conflict: an order, not a time.`;
   fill(by("block-legend"), ...GROUPS.filter(([name]) => used.has(name)).map(([, words, variable]) => {
     const mark = make("i", { "aria-hidden": "true" });
     mark.style.background = `var(${variable})`;

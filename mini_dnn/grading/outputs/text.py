@@ -26,12 +26,12 @@ def cut(text: str, characters: int) -> str:
     return text[:head] + note + text[len(text) - tail :]
 
 
-def clean(text: str, characters: int = MESSAGE_CHARACTERS) -> str:
+def clean(text: str) -> str:
     """Remove escape sequences, control characters and broken Unicode, and shorten the text if it is too long.
 
     Line feeds and tabs stay. Lone surrogates become U+FFFD.
     """
-    text = NEW_LINES.sub("\n", ANSI.sub("", cut(text, characters)))
+    text = NEW_LINES.sub("\n", ANSI.sub("", cut(text, MESSAGE_CHARACTERS)))
     return "".join(_shown(character) for character in text)
 
 

@@ -37,7 +37,7 @@ def agrees(name: str, found: torch.Tensor, gap: int = 0) -> bool:
     stray = f"; {strays:,} were written into gaps" if gap else ""
     compared = f"{name}: {len(answers):,} elements compared with float64"
     print(f"{compared}, {wrong:,} wrong; {missing:,} are NaN{stray}")
-    return not wrong and not missing and not strays
+    return not wrong and not missing and not strays and len(answers) > 0
 
 
 def agrees_with_torch(name: str, found: torch.Tensor, expected: torch.Tensor) -> bool:
