@@ -250,6 +250,14 @@ def test_a_failure_ends_the_launch(twins: Kernels, block: int, which: int, messa
     assert order[-1] == blocks(4) * 3
 
 
+def test_clusters_wait_for_each_other() -> None:
+    """There are more of them than workers."""
+    with closing(EmulatorDevice(threads=1, quick=True)) as device:
+        flags = np.zeros(32, INT)
+        Kernels(device, SOURCE)("last_cluster_to_first", (32,), (32,), flags, cluster=(2, 1, 1))
+    assert flags.all()
+
+
 @pytest.mark.exhaustive
 @pytest.mark.usefixtures("unoptimised_runtime")
 def test_ucontext_switches_the_same(quick_emulator: Device) -> None:

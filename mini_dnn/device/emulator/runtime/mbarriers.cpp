@@ -55,6 +55,7 @@ void settle(Barrier& b, bool wanted) {
   b.expected_bytes = 0;
   b.pending = b.arrivals;
   b.phase++;
+  b.block->idle = 0;
   check_phase_completed(b);
   auto goes_on = [&](const Barrier::Waiter& waiter) {
     const bool ready = is_complete(b, waiter.parity);
