@@ -100,7 +100,7 @@ def findings(device: CheckedEmulator, case: Case, schedules: Sequence[str] = SCH
 def test_what_an_mbarrier_orders_does_not_depend_on_luck(
     device: CheckedEmulator, case: Case, schedule: str
 ) -> None:
-    """Another thread may have waited before, may have arrived later, or another block may have run meanwhile."""
+    """Others may have waited before, arrived later, or run meanwhile."""
     assert findings(device, case, (schedule,))
 
 
