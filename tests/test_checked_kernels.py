@@ -143,6 +143,11 @@ def test_in_the_fast_mode(workers: int, device: CheckedEmulator) -> None:
                 np.testing.assert_array_equal(found, expected, case.name)
 
 
+def test_an_mbarrier_that_is_used_too_early_has_a_cure_of_its_own(device: CheckedEmulator) -> None:
+    (case,) = (case for case in CASES if case.name == "no_barrier_after_init")
+    assert "mbarrier_init" in findings(device, case, ("reverse",))[0].cure
+
+
 @pytest.mark.parametrize(
     ("name", "same"), [("all_say_yes", True), ("blocks_say_yes", True), ("all_count", False)]
 )

@@ -265,3 +265,11 @@ extern "C" __global__ void forgotten_copy(const float* x, float* y, float* part,
   __syncthreads();
   if (t == 0) flags[b] = 1;
 }
+
+// launch: 1, 32
+extern "C" __global__ void no_barrier_after_init(const float* x, float* y, float* part, int* flags) {
+  __shared__ ptx::mbarrier all;
+  if (threadIdx.x == 0) ptx::mbarrier_init(&all, 32);
+  ptx::mbarrier_arrive(&all);  // expect: fault
+  ptx::mbarrier_wait(&all, 0);
+}

@@ -19,13 +19,12 @@ import numpy as np
 import numpy.typing as npt
 
 from mini_dnn.device.base import Buffer, Defines, KernelArgs, LaunchConfig, Module
-from mini_dnn.device.cures import CURES
 from mini_dnn.device.emulator.checked_finding import FailedLaunch, with_places
 from mini_dnn.device.emulator.checked_interface import CFinding, CSharedArray, CTarget
 from mini_dnn.device.emulator.declarations import read_only_and_not
 from mini_dnn.device.emulator.emulator import EmulatorDevice, EmulatorModule
 from mini_dnn.device.emulator.explain import explain_endless, explain_warp, places_in
-from mini_dnn.device.emulator.explain_async import explain_wait
+from mini_dnn.device.emulator.explain_async import cure_of_fault, explain_wait
 from mini_dnn.device.emulator.judged import Judged
 from mini_dnn.device.emulator.memory import EmulatorBuffer
 from mini_dnn.device.emulator.runtime import CFailure, FailureKind
@@ -285,7 +284,7 @@ class CheckedEmulator(EmulatorDevice):
                 text = str(super()._failed(what, failure, module, kernel)).removeprefix(f"{what}: ")
             at = [*places_in([text], module.source), Place.at(module.source, *own)]  # an assertion names it
             me = replace(me, place=at[0])
-            return KernelError(Finding("fault", text, kernel, me, cure=CURES["fault"]))
+            return KernelError(Finding("fault", text, kernel, me, cure=cure_of_fault(text)))
         symbols, buffer_at = self._symbols[module.path], self._memory.at
         failed = FailedLaunch(module, kernel, symbols, self._launch, buffer_at, self._variables, self.axes)
         return KernelError(failed.finding(found))
