@@ -238,3 +238,9 @@ extern "C" __global__ void copied_by_a_builtin_name(const float* x, float* y, fl
 extern "C" __global__ void copied_past_the_end(const float* x, float* y, float* part, int* flags) {
   __builtin_memcpy(y + 16 * (threadIdx.x + 1), x, 64);  // expect: out-of-bounds
 }
+
+// launch: 1, 32
+extern "C" __global__ void more_bytes_than_the_copy(const float* x, float* y, float* part, int* flags) {
+  __shared__ alignas(16) float tile[128];
+  ptx::cp_async<16>(tile + 4 * threadIdx.x, x + 4 * threadIdx.x, 17);  // expect: fault
+}

@@ -184,6 +184,16 @@ void stop(FailureKind kind) {
   stop(kind)
 
 void fail(const char* format, ...) { FAIL(FailureKind::kernel); }
+void fail_at(const char* name, Site site, const char* format, ...) {
+  char& text = *this_worker->failure.text;
+  const size_t room = sizeof this_worker->failure.text;
+  const int used = snprintf(&text, room, "%s (%s:%u): ", name, site.file_name(), site.line());
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(&text + used, room - used, format, arguments);
+  va_end(arguments);
+  stop(FailureKind::kernel);
+}
 void fail_assertion(const char* condition, const char* file, unsigned line) {
   fail("assertion `%s` failed (%s:%u)", condition, file, line);
 }
