@@ -149,6 +149,20 @@ def test_an_mbarrier_that_is_used_too_early_has_a_cure_of_its_own(device: Checke
 
 
 @pytest.mark.parametrize(
+    ("name", "end"),
+    [
+        ("halves_beyond_the_end", "outside shared array a 48, element 48 of 48"),
+        ("barrier_skipped_by_an_early_return", "the elements that they should load are missing"),
+        ("last_row_of_a_halo", "which no thread of the block has written"),  # other threads return at the end
+    ],
+)
+def test_what_it_says(name: str, end: str, device: CheckedEmulator) -> None:
+    (case,) = (case for case in CASES if case.name == name)
+    finding = findings(device, case, ("forward",))[0]
+    assert "; ".join((finding.what, *finding.notes)).endswith(end)
+
+
+@pytest.mark.parametrize(
     ("name", "same"), [("all_say_yes", True), ("blocks_say_yes", True), ("all_count", False)]
 )
 def test_writes_of_the_same_value(name: str, same: bool, device: CheckedEmulator) -> None:

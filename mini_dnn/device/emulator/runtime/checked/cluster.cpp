@@ -79,6 +79,7 @@ void check_cluster_started(Cluster& cluster) {
     BlockCheck& b = block_check(i);
     b.block = linear(cluster.members[i].block);
     b.cluster_epoch = c.cluster_epoch;
+    b.exited = 0;
     b.epoch = new_epoch(i);
     order_block_started(b.order);
     clocks_block_started(*b.clocks);
