@@ -260,3 +260,11 @@ __device__ float cubed(float x) {
   const float a = x * x;
   return a * x;
 }
+
+// launch: 1, 32
+extern "C" __global__ void mbarrier_of_each_thread(const float* x, float* y, float* part, int* flags) {
+  ptx::mbarrier all;
+  ptx::mbarrier_init(&all, 1);  // expect: fault
+  ptx::mbarrier_arrive(&all);
+  ptx::mbarrier_wait(&all, 0);
+}
