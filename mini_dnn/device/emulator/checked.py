@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from mini_dnn.device.finding import Finding, Party, Place
 from mini_dnn.errors import DeviceError, LaunchError
 
 STEP_LIMIT = 50_000_000  # takes a second or two; blocks at the shapes of a check take a thousandth of it
+ONE_CLUSTER = "clusters run one after the other here; if one waits for a later one, check a smaller problem"
 SECONDS_WITHOUT_STEP = 2  # of CPU time, which does not depend on the load of the machine
 
 
@@ -273,7 +275,9 @@ class CheckedEmulator(EmulatorDevice):
             what = f"made {self._limit:,} memory accesses and arrivals at barriers"
             if kind == FailureKind.CANCELLED:
                 what = f"computed for {SECONDS_WITHOUT_STEP} s without a memory access"
-            return KernelError(explain_endless(what, text, module.source, kernel, me))
+            finding = explain_endless(what, text, module.source, kernel, me)
+            alone = (ONE_CLUSTER,) if prod(self._launch.grid) > prod(self._launch.cluster) > 1 else ()
+            return KernelError(replace(finding, notes=(*finding.notes, *alone)))
         found = CFinding()
         self._lib.emulator_finding(ctypes.byref(found))
         if kind != FailureKind.FINDING:
