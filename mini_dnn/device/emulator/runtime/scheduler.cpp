@@ -151,7 +151,10 @@ void yield() {
   check_yield(me);
   w.ready.push(me);
   if (tired) w.idle = 0;
-  if (tired && w.cluster) the_share().waits = true;
+  if (tired && w.cluster) {
+    the_share().waits = true;
+    if (the_share().stopped) stop(FailureKind::cancelled);
+  }
   if (tired && !w.cluster) {  // no thread of the block makes progress: other blocks may have to run first
     w.suspended = true;
     return switch_context(me->context, w.host);
