@@ -56,7 +56,8 @@ class EmulatorDevice:
     Parameters
     ----------
     threads
-        The number of blocks that run concurrently; by default one per CPU that this process may use.
+        The number of blocks or clusters that run concurrently; by default one per CPU that this process may
+        use. More clusters run if they wait for each other.
     ucontext
         Switch between the threads of a block with the C library's ucontext, as on processors other than
         x86-64. It is about 20 times slower.
