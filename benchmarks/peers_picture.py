@@ -45,10 +45,9 @@ def read(file: Path) -> PeersFile:
         The file is not a record, or was written by an older version. The message names file and field.
     """
     content = read_json(file)
-    known = SCHEMAS[1:]  # the first schema has only libraries
-    if content.get("schema") not in known:
+    if content.get("schema") not in SCHEMAS:
         raise DataError(
-            f"{file} is no comparison that this version draws, whose schemas are {' and '.join(known)}; "
+            f"{file} is no comparison that this version draws, whose schemas are {' and '.join(SCHEMAS)}; "
             f"measure again: python benchmarks/peers.py --out {file}"
         )
     found = content_of(content, file)

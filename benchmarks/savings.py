@@ -35,7 +35,7 @@ from mini_dnn.measuring.files import read_json, refuse, write
 from mini_dnn.measuring.machine import commit, cpu_name, versions
 from mini_dnn.measuring.nvml import Watch, gpu_state
 from mini_dnn.measuring.records import Place
-from mini_dnn.measuring.savings import SCHEMAS, Method, SavingsFile, SavingsRow, figures, savings_file
+from mini_dnn.measuring.savings import SCHEMA, Method, SavingsFile, SavingsRow, figures, savings_file
 from mini_dnn.report.document import to_markdown
 from mini_dnn.report.savings import gains_table, rows_table
 from mini_dnn.report.savings_page import plot
@@ -129,8 +129,8 @@ def read(file: Path) -> SavingsFile:
         The file is not a record. The message names file and field.
     """
     content = read_json(file)
-    if content.get("schema") not in SCHEMAS:
-        refuse(file, f"schema is {content.get('schema')!r}, and this program reads {' and '.join(SCHEMAS)}")
+    if content.get("schema") != SCHEMA:
+        refuse(file, f"schema is {content.get('schema')!r}, and this program reads {SCHEMA}")
     return savings_file(content, file)
 
 

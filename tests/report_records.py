@@ -126,19 +126,11 @@ def fake_full() -> dict[str, Any]:
 
 def fake_peers() -> dict[str, Any]:
     rows = [
-        {
-            "peer": "cuDNN",
-            "precision": "fp32",
-            "order": "NCHW",
-            "layer": layer,
-            "batch": 10000,
-            "op_ms": op_ms,
-            "relative_error": 1e-7,
-        }
+        _run_row("library", "cuDNN", "fp32", "NCHW", layer, op_ms)
         for layer, op_ms in (("conv1", 7.0), ("conv2", 5.0))
     ]
     return {
-        "schema": "peers-1",
+        "schema": "peers-2",
         "started": "2025-01-01T10:00:00+00:00",
         "device": "Test GPU",
         "versions": {"torch": "2.9.1+cu130", "cudnn": 91900},

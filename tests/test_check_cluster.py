@@ -171,7 +171,11 @@ def test_endless(device: CheckedEmulator, loaded: Kernels) -> None:
     device._lib.emulator_limit_steps(200_000)
     try:
         found = finding(loaded, "polls", 2, np.zeros(2, INT))
+        with pytest.raises(KernelError) as of_clusters:
+            loaded("last_cluster_to_first", (4,), (32,), np.zeros(4, INT), cluster=(2, 1, 1))
     finally:
         device._lib.emulator_limit_steps(device._limit)
     assert found.kind == "endless"
     assert any("of block (1, 0, 0) wait at cluster_sync" in note for note in found.notes)
+    assert "clusters run one after the other here" not in found.notes[-1]
+    assert "clusters run one after the other here" in of_clusters.value.finding.notes[-1]

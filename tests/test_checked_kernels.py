@@ -100,7 +100,7 @@ def findings(device: CheckedEmulator, case: Case, schedules: Sequence[str] = SCH
 def test_what_an_mbarrier_orders_does_not_depend_on_luck(
     device: CheckedEmulator, case: Case, schedule: str
 ) -> None:
-    """Another thread may have waited before, or may have arrived later."""
+    """Others may have waited before, arrived later, or run meanwhile."""
     assert findings(device, case, (schedule,))
 
 
@@ -141,6 +141,25 @@ def test_in_the_fast_mode(workers: int, device: CheckedEmulator) -> None:
                 continue
             for found, expected in zip(arrays_after(fast, case), arrays_after(device, case), strict=True):
                 np.testing.assert_array_equal(found, expected, case.name)
+
+
+def test_an_mbarrier_that_is_used_too_early_has_a_cure_of_its_own(device: CheckedEmulator) -> None:
+    (case,) = (case for case in CASES if case.name == "no_barrier_after_init")
+    assert "mbarrier_init" in findings(device, case, ("reverse",))[0].cure
+
+
+@pytest.mark.parametrize(
+    ("name", "end"),
+    [
+        ("halves_beyond_the_end", "outside shared array a 48, element 48 of 48"),
+        ("barrier_skipped_by_an_early_return", "the elements that they should load are missing"),
+        ("last_row_of_a_halo", "which no thread of the block has written"),  # other threads return at the end
+    ],
+)
+def test_what_it_says(name: str, end: str, device: CheckedEmulator) -> None:
+    (case,) = (case for case in CASES if case.name == name)
+    finding = findings(device, case, ("forward",))[0]
+    assert "; ".join((finding.what, *finding.notes)).endswith(end)
 
 
 @pytest.mark.parametrize(

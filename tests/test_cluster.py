@@ -250,6 +250,24 @@ def test_a_failure_ends_the_launch(twins: Kernels, block: int, which: int, messa
     assert order[-1] == blocks(4) * 3
 
 
+def test_clusters_wait_for_each_other() -> None:
+    """There are more of them than workers."""
+    with closing(EmulatorDevice(threads=1, quick=True)) as device:
+        flags = np.zeros(8, INT)
+        Kernels(device, SOURCE)("last_cluster_to_first", (8,), (32,), flags, cluster=(2, 1, 1))
+    assert flags.all()
+
+
+def test_a_wait_without_an_end_can_be_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Ctrl-C does. A signal alone needs many attempts, because it must find the kernel itself."""
+    attempts: list[bool] = []
+    with closing(EmulatorDevice(threads=1, quick=True)) as device:
+        monkeypatch.setattr(device, "_hangs", lambda: not attempts.append(True))
+        with pytest.raises(LaunchError, match=r"cancelled$"):
+            Kernels(device, SOURCE)("polls", (4,), (32,), np.zeros(4, INT), cluster=(2, 1, 1))
+    assert len(attempts) <= 2
+
+
 @pytest.mark.exhaustive
 @pytest.mark.usefixtures("unoptimised_runtime")
 def test_ucontext_switches_the_same(quick_emulator: Device) -> None:

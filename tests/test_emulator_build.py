@@ -102,12 +102,24 @@ def test_errors_in_an_included_file(emulator: EmulatorDevice, folder: Path) -> N
     assert "wrapper" not in str(error.value)
 
 
-def test_inline_ptx_gets_a_hint(emulator: EmulatorDevice, folder: Path) -> None:
-    (folder / "ptx.cu").write_text(
-        'extern "C" __global__ void k(int* x) { asm volatile("mov.u32 %0, %%laneid;" : "=r"(*x)); }\n'
-    )
-    with pytest.raises(CompileError, match="MINI_DNN_EMULATOR"):
-        emulator.compile(folder / "ptx.cu", {})
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        (
+            'extern "C" __global__ void k(int* x) { asm volatile("mov.u32 %0, %%laneid;" : "=r"(*x)); }',
+            "MINI_DNN_EMULATOR",
+        ),
+        ("#include <cub/cub.cuh>", "The emulator has no <cub/cub.cuh>.* set needs_gpu in variant.py"),
+        ("int main() { return cudaDeviceSynchronize(); }", "cudaDeviceSynchronize is host code"),
+        ("__global__ void k(int* x); void f(int* x) { k<<<1, 32>>>(x); }", "<<< is host code"),
+    ],
+)
+def test_what_only_nvcc_compiles_gets_a_hint(
+    text: str, hint: str, emulator: EmulatorDevice, folder: Path
+) -> None:
+    (folder / "kernel.cu").write_text(f"{text}\n")
+    with pytest.raises(CompileError, match=hint):
+        emulator.compile(folder / "kernel.cu", {})
 
 
 def test_local_memory_that_fits_no_stack_is_refused(emulator: EmulatorDevice, folder: Path) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from emulator_kernels import Kernels, line_of
 
+from mini_dnn.device import Device
 from mini_dnn.device.emulator import EmulatorDevice
 from mini_dnn.errors import DeviceError, LaunchError
 from mini_dnn.paths import ROOT
@@ -236,16 +237,16 @@ def test_budget(emulator: EmulatorDevice) -> None:
     assert emulator.free_bytes() == free
 
 
-def test_copies_check_dtype_size_and_order(emulator: EmulatorDevice) -> None:
-    buffer = emulator.empty("b", (4, 6))
-    emulator.copy_in(buffer, np.zeros(24, np.float32))
-    for wrong in (np.zeros((4, 6)), np.zeros(23, np.float32), np.zeros((6, 4), np.float32).T):
+def test_copies_check_dtype_size_and_order(device: Device) -> None:
+    buffer = device.empty("b", (4, 6))
+    device.copy_in(buffer, np.zeros(24, np.float32))
+    for wrong in (np.zeros((4, 3)), np.zeros(23, np.float32), np.zeros((6, 4), np.float32).T):
         with pytest.raises(DeviceError, match=r"buffer 'b' is \(4, 6\) float32; the host array is"):
-            emulator.copy_in(buffer, wrong)
+            device.copy_in(buffer, wrong)
     frozen = np.zeros((4, 6), np.float32)
     frozen.flags.writeable = False
     with pytest.raises(DeviceError, match="read-only"):
-        emulator.copy_out(buffer, frozen)
+        device.copy_out(buffer, frozen)
     buffer.free()
 
 

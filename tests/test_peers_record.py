@@ -7,7 +7,7 @@ from pathlib import Path
 import matplotlib as mpl
 import peers
 import pytest
-from report_records import fake_full, fake_run, stored
+from report_records import fake_full, fake_run, sealed, stored
 
 from mini_dnn.report.board import boards
 from mini_dnn.report.load import load
@@ -40,7 +40,7 @@ def test_picture_of_a_stored_run(tmp_path: Path) -> None:
             ["--from", "{run}", "--picture", "{folder}/x.svg", "--out", "{folder}/x"],
             "leave one of them out",
         ),
-        (["--from", "{old}", "--picture", "{folder}/x.svg"], "whose schemas are peers-2 and peers-3"),
+        (["--from", "{old}", "--picture", "{folder}/x.svg"], "whose schemas are peers-2 and peers-4"),
         (["--from", "{empty}", "--picture", "{folder}/x.svg"], "nothing to draw"),
         (["--from", "{folder}/none.json", "--picture", "{folder}/x.svg"], "cannot be read"),
         (["--budget", "0"], "a positive number of seconds"),
@@ -52,7 +52,7 @@ def test_picture_of_a_stored_run(tmp_path: Path) -> None:
 def test_wrong_use(words: Sequence[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     files = {
         "run": stored(tmp_path, fake_run(), "run.json"),
-        "old": stored(tmp_path, fake_run() | {"schema": "peers-1"}, "old.json"),
+        "old": stored(tmp_path, sealed(fake_run() | {"schema": "peers-1"}), "old.json"),
         "empty": stored(tmp_path, fake_run() | {"rows": []}, "empty.json"),
     }
     assert peers.main([word.format(folder=tmp_path, **files) for word in words]) == 2

@@ -69,18 +69,6 @@ def test_convolutions_of_the_courses_batches_become_rows(tmp_path: Path) -> None
     assert list(of_network.entries) == [(WHOLE, 100), (WHOLE, 1_000), (WHOLE, 10_000)]
 
 
-def test_older_files_name_whole_networks_by_their_operation(tmp_path: Path) -> None:
-    growth = [fake_growth(WHOLE, "float32", 10_000, 0.3), *final_growth(0.33, 0.27)]
-    for row in growth:
-        op, problem = row.pop("op"), row.pop("problem")
-        row["layer"] = problem if op == "conv2d" else op
-    (board,) = boards_beside(tmp_path, growth, schema="serving-1")
-    assert board.entries[FINAL, 10_000].sum_ms == pytest.approx(0.6)
-    ((serving,),) = [board.servings]
-    found = {(row.op, row.problem) for row in serving.content.growth}
-    assert found == {("lenet", "lenet"), ("conv2d", "conv1"), ("conv2d", "conv2")}
-
-
 def test_a_row_says_what_one_of_bench_says_but_for_the_network(tmp_path: Path) -> None:
     """Each field of a row is compared with that of the same figures from ``bench``."""
     figures = {"median_error": 0.002, "repeats": 31, "max_error": 3e-4, "state": STATE | {"sm_mhz": 1755}}

@@ -16,6 +16,7 @@ from report_records import (
     fake_row,
     fake_run,
     fake_streams,
+    sealed,
     stored,
 )
 
@@ -189,7 +190,7 @@ def test_older_files_are_of_the_default_operation(schema: int, tmp_path: Path) -
 
 
 def test_libraries_stand_beside_any_operation(tmp_path: Path) -> None:
-    run = fake_run() | {"schema": "peers-3"}
+    run = fake_run() | {"schema": "peers-4"}
     for row in run["rows"]:
         known = {"network": ("lenet", "float32"), "conv1": ("conv2d", "conv1"), "conv2": ("conv2d", "conv2")}
         row["op"], row["problem"] = known[row["what"]]
@@ -198,7 +199,7 @@ def test_libraries_stand_beside_any_operation(tmp_path: Path) -> None:
         for name in ops.find("lenet").course
     ]
     rows = tensor + both("layers/custom", 1.0, 1.0)
-    files = [stored(tmp_path, fake_record(rows)), stored(tmp_path, run, "peers.json")]
+    files = [stored(tmp_path, fake_record(rows)), stored(tmp_path, sealed(run), "peers.json")]
     layers, network = boards(load(files))
     assert peers_table(network).rows == [["PyTorch eager", "fp32", "NCHW", "12.0", "24.0×"]]
     assert ["cuDNN", "fp32", "NCHW", "7.00", "4.00", "11.0", "5.50×"] in peers_table(layers).rows

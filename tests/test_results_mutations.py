@@ -108,7 +108,7 @@ def test_a_sealed_lie_ends_in_a_page_or_in_one_line(count: int, tmp_path: Path) 
     It must not break the report.
     """
     rng = random.Random(count)
-    records = [small(), fake_serving(schema="serving-3"), fake_run() | {"schema": "peers-3"}]
+    records = [small(), fake_serving(schema="serving-3"), fake_run() | {"schema": "peers-4"}]
     ours = stored(tmp_path, sealed(small()), "ours.json")
     accepted = 0
     for _ in range(count):

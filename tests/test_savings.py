@@ -12,7 +12,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 import savings
-from report_records import GPU, STATE, fake_record, fake_row, stored
+from report_records import GPU, STATE, fake_record, fake_row, sealed, stored
 from savings_programs import Prepared, Program
 
 from mini_dnn.cli import main
@@ -62,7 +62,7 @@ ROWS = [
 def fake_file(rows: Sequence[dict[str, Any]] = ROWS, **changes: Any) -> dict[str, Any]:
     idle = vars(IDLE)
     return {
-        "schema": "savings-1",
+        "schema": "savings-2",
         "started": "2025-01-02T10:00:00+00:00",
         "commit": "0123456789abcdef",
         "dirty": False,
@@ -143,10 +143,10 @@ class TestReport:
             fake_row("gemm/v3_registers", 1, name, 0.1, code_hash=None) for name in ("fp16-1024", "fp32-1024")
         ]
         bench = stored(folder, fake_record(rows))
-        later = stored(folder, fake_file(started="2025-01-03T10:00:00+00:00"), "later.json")
-        stored(folder, fake_file(rows=ROWS[:1]), "earlier.json")
+        later = stored(folder, sealed(fake_file(started="2025-01-03T10:00:00+00:00")), "later.json")
+        stored(folder, sealed(fake_file(rows=ROWS[:1])), "earlier.json")
         elsewhere = fake_file(device={"name": "Other GPU", "cpu": "", "state": None})
-        return [bench, later, folder / "earlier.json", stored(folder, elsewhere, "elsewhere.json")]
+        return [bench, later, folder / "earlier.json", stored(folder, sealed(elsewhere), "elsewhere.json")]
 
     def test_has_a_part(self, tmp_path: Path, plotted_once: None) -> None:
         words = ["report", *map(str, self.files(tmp_path)), "--out", str(tmp_path / "out")]
@@ -231,7 +231,7 @@ def test_a_run_goes_on_where_a_program_fails(
 
 class TestProgram:
     def test_draws_what_is_stored(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        file, drawn = stored(tmp_path, fake_file(), "savings.json"), tmp_path / "savings.svg"
+        file, drawn = stored(tmp_path, sealed(fake_file()), "savings.json"), tmp_path / "savings.svg"
         with mpl.rc_context({"svg.fonttype": "none"}):  # text stays text
             assert savings.main(["--from", str(file), "--picture", str(drawn)]) == 0
         words = re.findall(r"<text[^>]*>([^<]+)</text>", drawn.read_text())
@@ -245,7 +245,7 @@ class TestProgram:
         [
             (["--from", "{file}", "--out", "{folder}/x.json"], "leave one of them out"),
             (["--from", "{file}", "--picture", "{folder}/x.pdf"], "written as .svg or .png"),
-            (["--from", "{other}"], "schema is 3, and this program reads savings-1"),
+            (["--from", "{other}"], "schema is 3, and this program reads savings-2"),
             (["--seconds", "0"], "a positive number of seconds"),
             (["--out", "{folder}/none/x.json"], "there is no folder"),
         ],
@@ -254,7 +254,7 @@ class TestProgram:
         self, words: Sequence[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         files = {
-            "file": stored(tmp_path, fake_file(), "savings.json"),
+            "file": stored(tmp_path, sealed(fake_file()), "savings.json"),
             "other": stored(tmp_path, fake_record([]), "other.json"),
         }
         assert savings.main([word.format(folder=tmp_path, **files) for word in words]) == 2
@@ -262,5 +262,5 @@ class TestProgram:
 
     def test_wrong_results_are_an_exit_status(self, tmp_path: Path) -> None:
         skipped = [{"program": "cuBLAS, fp16 as fp16", "reason": "wrong: 3 elements"}]
-        file = stored(tmp_path, fake_file(skipped=skipped), "savings.json")
+        file = stored(tmp_path, sealed(fake_file(skipped=skipped)), "savings.json")
         assert savings.main(["--from", str(file)]) == 1

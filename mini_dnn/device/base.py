@@ -48,6 +48,18 @@ def check_room(target: Buffer, source: Buffer) -> None:
         )
 
 
+def check_host(buffer: Buffer, array: np.ndarray, write: bool = False) -> None:
+    """Raise an error unless a host array can be copied to the buffer as it is, or from it with ``write``."""
+    if write and not array.flags.writeable:
+        raise DeviceError(f"'{buffer.name}' cannot be copied to a host array that is read-only")
+    if array.dtype != buffer.dtype or array.nbytes != buffer.nbytes or not array.flags.c_contiguous:
+        order = "" if array.flags.c_contiguous else ", not C-contiguous"
+        raise DeviceError(
+            f"buffer '{buffer.name}' is {buffer.shape} {buffer.dtype}; the host array is {array.shape} "
+            f"{array.dtype}{order}. It must be C-contiguous, of the same dtype and {buffer.nbytes} bytes"
+        )
+
+
 class LentBuffer(Buffer, Protocol):
     """An array that belongs to somebody else, and that may have another address each time it is used."""
 

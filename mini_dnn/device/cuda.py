@@ -13,10 +13,19 @@ import numpy as np
 import numpy.typing as npt
 
 from mini_dnn.device import peers
-from mini_dnn.device.base import Buffer, Defines, Device, KernelArgs, LaunchConfig, Module, check_room
+from mini_dnn.device.base import (
+    Buffer,
+    Defines,
+    Device,
+    KernelArgs,
+    LaunchConfig,
+    Module,
+    check_host,
+    check_room,
+)
 from mini_dnn.device.bindings import load_driver, reason
 from mini_dnn.device.cublas import WORKSPACE, Cublas
-from mini_dnn.device.cuda_buffer import CudaBuffer, LentCudaBuffer, address_of, own, same_size
+from mini_dnn.device.cuda_buffer import CudaBuffer, LentCudaBuffer, address_of, own
 from mini_dnn.device.cuda_driver import load_pycuda
 from mini_dnn.device.cuda_module import CudaModule, loaded
 from mini_dnn.device.cuda_stream import CudaStream
@@ -119,7 +128,7 @@ class CudaDevice:
 
     def copy_in(self, buffer: Buffer, array: np.ndarray, stream: int = 0) -> None:
         """Copy a host array to the GPU."""
-        same_size(buffer, array)
+        check_host(buffer, array)
         with self._errors(f"copying '{buffer.name}' to the GPU failed", LaunchError):
             self._cuda.memcpy_htod_async(own(buffer).memory, array, self._stream(stream))
 
@@ -128,7 +137,7 @@ class CudaDevice:
 
         Return when the copy is complete, or immediately without ``wait``.
         """
-        same_size(buffer, out)
+        check_host(buffer, out, write=True)
         with self._errors(f"copying '{buffer.name}' from the GPU failed", LaunchError):
             self._cuda.memcpy_dtoh_async(out, own(buffer).memory, self._stream(stream))
             if wait:

@@ -61,12 +61,3 @@ def own(buffer: Buffer | Scalar) -> CudaBuffer:
 def address_of(buffer: Buffer | Scalar) -> int:
     """Return the address of the buffer if it is one of this GPU and not freed."""
     return int(own(buffer).memory)
-
-
-def same_size(buffer: Buffer, array: np.ndarray) -> None:
-    """Raise an error unless a host array can be copied to or from the buffer as it is."""
-    if array.nbytes != buffer.nbytes or not array.flags.c_contiguous:
-        raise DeviceError(
-            f"'{buffer.name}' {buffer.shape} holds {buffer.nbytes} bytes; the host array {array.shape} "
-            f"{array.dtype} has {array.nbytes} and must be C-contiguous"
-        )

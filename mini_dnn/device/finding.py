@@ -139,7 +139,7 @@ class Fault:
     array: Target
     offset: int
     nbytes: int
-    exited: int  # threads of the block that had already returned
+    exited: int  # threads of the block that had returned at its last barrier
     subscript: int | None  # for an array whose size C++ knows
     type: str
     home: tuple[int, ...] = ()  # the block that owns the shared memory of the array

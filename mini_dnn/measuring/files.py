@@ -20,7 +20,7 @@ T = TypeVar("T")
 Fields = dict[str, Any]
 
 CHECKSUM = "sha256"  # the field with the `strict.checksum` of all other fields
-WITHOUT_CHECKSUM = (*SCHEMAS[:-1], "serving-1", "serving-2", "peers-1", "peers-2", "peers-3", "savings-1")
+WITHOUT_CHECKSUM = (*SCHEMAS[:-1], "serving-2", "peers-2")
 MOST_BYTES = 32 << 20  # of a file; a file with all variants of an operation has 0.2 MB
 
 
@@ -140,8 +140,6 @@ def bench_file(content: Fields, file: Path) -> BenchFile:
 
 def serving_file(content: Fields, file: Path) -> ServingFile:
     """Convert the content of a file on serving; see `bench_file`."""
-    if content["schema"] == "serving-1":
-        content = content | {"growth": _each(content.get("growth"), _growth_of_old)}
     record = converted(content, ServingFile, file)
     for at, row in enumerate(record.growth):
         if row.op not in ops.names():
@@ -193,9 +191,3 @@ def _each(rows: Any, changed: Callable[[Fields], Fields]) -> Any:
 def _row_of_old(row: Fields) -> Fields:
     """Convert a row from before schema 3, when there was one operation whose problems were layers."""
     return {"op": ops.DEFAULT, "problem": row["layer"], "code_hash": None, "state": None} | row
-
-
-def _growth_of_old(row: Fields) -> Fields:
-    """Convert a row in which the name of a network's operation is in the place of a layer's."""
-    layer = row["layer"]
-    return {"op": layer if layer in ops.names() else ops.DEFAULT, "problem": layer} | row

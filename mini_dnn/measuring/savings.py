@@ -26,8 +26,7 @@ from mini_dnn.measuring.records import (
     check_started,
 )
 
-SCHEMA = "savings-2"  # unlike savings-1, files have a checksum
-SCHEMAS = ("savings-1", SCHEMA)
+SCHEMA = "savings-2"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from mini_dnn.measuring.batches import SCHEMA as BATCHES
 from mini_dnn.measuring.batches import Batches, batches_file
 from mini_dnn.measuring.files import bench_file, is_verified, read_json, serving_file
 from mini_dnn.measuring.records import SCHEMA
-from mini_dnn.measuring.savings import SCHEMAS as SAVINGS
+from mini_dnn.measuring.savings import SCHEMA as SAVINGS
 from mini_dnn.measuring.savings import Savings, savings_file
 from mini_dnn.measuring.serving_records import SERVING_SCHEMAS
 from mini_dnn.paths import ROOT
@@ -152,7 +152,7 @@ def _add(found: _Contents, file: Path) -> None:
     found.unverified += [] if verified else [file]
     if schema in peers.SCHEMAS:
         found.libraries.append(peers.read(content, file))
-    elif schema in SAVINGS:
+    elif schema == SAVINGS:
         found.savings.append(Savings(file, savings_file(content, file)))
     elif schema == BATCHES:
         found.batches.append(Batches(file, batches_file(content, file)))

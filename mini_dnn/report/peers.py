@@ -14,10 +14,9 @@ from mini_dnn.measuring.files import converted, refuse
 from mini_dnn.measuring.records import MOST_ROWS, Count, Level, Name, Positive, Started, Words, check_started
 from mini_dnn.ops.compare import PRECISIONS
 
-# Schema 1: layers of one operation, libraries only. Schema 2 adds our variants and floors; each row has a
-# word for what was computed. In schema 3, rows name their operation and problem. Schema 4 adds a checksum.
-FIRST, SECOND, THIRD, SCHEMA = "peers-1", "peers-2", "peers-3", "peers-4"
-SCHEMAS = (FIRST, SECOND, THIRD, SCHEMA)
+# In schema 2, rows have no operation and problem, only a word for what was computed, and files no checksum.
+OLD_SCHEMA, SCHEMA = "peers-2", "peers-4"
+SCHEMAS = (OLD_SCHEMA, SCHEMA)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,10 +74,9 @@ def content_of(content: Mapping[str, Any], file: Path) -> PeersFile:
     DataError
         A field is missing or of the wrong type. The message names file and field.
     """
-    schema, rows = content["schema"], content.get("rows")
-    if schema in (FIRST, SECOND) and isinstance(rows, list):
-        changed = _of_first if schema == FIRST else _of_second
-        content = {**content, "rows": [changed(row) if isinstance(row, dict) else row for row in rows]}
+    rows = content.get("rows")
+    if content["schema"] == OLD_SCHEMA and isinstance(rows, list):
+        content = {**content, "rows": [_row_of_old(row) if isinstance(row, dict) else row for row in rows]}
     return converted(content, PeersFile, file)
 
 
@@ -98,12 +96,7 @@ def read(content: Mapping[str, Any], file: Path) -> tuple[str, list[Peer]]:
     return found.started, [Peer(found.device, file, versions, row) for row in fastest.values()]
 
 
-def _of_first(row: Mapping[str, Any]) -> dict[str, Any]:
-    layer = {"what": row["layer"], "problem": row["layer"]} if "layer" in row else {}
-    return {"kind": "library", "op": ops.DEFAULT, "setting": "", **layer, **row}
-
-
-def _of_second(row: Mapping[str, Any]) -> dict[str, Any]:
+def _row_of_old(row: Mapping[str, Any]) -> dict[str, Any]:
     """Convert a row of schema 2, whose words name problems of the default operation only."""
     known = row.get("what") in list(ops.find(ops.DEFAULT).course)  # a list: the value may have any type
     return {**({"op": ops.DEFAULT, "problem": row["what"]} if known else {}), **row}

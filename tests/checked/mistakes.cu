@@ -238,3 +238,33 @@ extern "C" __global__ void copied_by_a_builtin_name(const float* x, float* y, fl
 extern "C" __global__ void copied_past_the_end(const float* x, float* y, float* part, int* flags) {
   __builtin_memcpy(y + 16 * (threadIdx.x + 1), x, 64);  // expect: out-of-bounds
 }
+
+// launch: 1, 32
+extern "C" __global__ void more_bytes_than_the_copy(const float* x, float* y, float* part, int* flags) {
+  __shared__ alignas(16) float tile[128];
+  ptx::cp_async<16>(tile + 4 * threadIdx.x, x + 4 * threadIdx.x, 17);  // expect: fault
+}
+
+__device__ float cubed(float x);
+
+// launch: 1, 32
+extern "C" __global__ void halves_beyond_the_end(const float* x, float* y, float* part, int* flags) {
+  __shared__ half a[48];
+  a[threadIdx.x + 16] = cubed(x[threadIdx.x]);
+  __syncthreads();
+  y[threadIdx.x] = a[47 + threadIdx.x];  // expect: out-of-bounds
+}
+
+// It has a variable of the same name and another type.
+__device__ float cubed(float x) {
+  const float a = x * x;
+  return a * x;
+}
+
+// launch: 1, 32
+extern "C" __global__ void mbarrier_of_each_thread(const float* x, float* y, float* part, int* flags) {
+  ptx::mbarrier all;
+  ptx::mbarrier_init(&all, 1);  // expect: fault
+  ptx::mbarrier_arrive(&all);
+  ptx::mbarrier_wait(&all, 0);
+}

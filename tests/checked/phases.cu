@@ -249,3 +249,27 @@ extern "C" __global__ void others_read_after_the_product(const float* x, float* 
     if (threadIdx.x == 0) ptx::mbarrier_arrive(&empty);
   }
 }
+
+// Each block waits for the next one and is suspended meanwhile, but does not wait for its copy.
+// launch: 3, 32
+extern "C" __global__ void forgotten_copy(const float* x, float* y, float* part, volatile int* flags) {
+  const int b = blockIdx.x, t = threadIdx.x;
+  __shared__ alignas(16) float tile[32];
+  if (t < 8) ptx::cp_async<16>(tile + 4 * t, x + b * 32 + 4 * t);
+  ptx::cp_async_commit();
+  while (b + 1 < gridDim.x && flags[b + 1] == 0) __nanosleep(40);
+  if (b + 1 == gridDim.x) ptx::cp_async_wait<0>();
+  __syncthreads();
+  y[b * 32 + t] = tile[t];  // expect: async
+  __threadfence();
+  __syncthreads();
+  if (t == 0) flags[b] = 1;
+}
+
+// launch: 1, 32
+extern "C" __global__ void no_barrier_after_init(const float* x, float* y, float* part, int* flags) {
+  __shared__ ptx::mbarrier all;
+  if (threadIdx.x == 0) ptx::mbarrier_init(&all, 32);
+  ptx::mbarrier_arrive(&all);  // expect: fault
+  ptx::mbarrier_wait(&all, 0);
+}

@@ -1,4 +1,5 @@
 // Threads that wait for others in a loop. On a GPU all threads of a block make progress, and so do all resident blocks.
+#include <mini_dnn/ptx.cuh>
 
 // launch: 3, 128
 extern "C" __global__ void first_waits_for_last(const float* x, float* y, float* part, volatile int* flags) {
@@ -46,6 +47,32 @@ extern "C" __global__ void backwards(const float* x, float* y, float* part, vola
   __threadfence();
   __syncthreads();
   if (t == 0) flags[b] = 1;
+}
+
+// Copies and an mbarrier of each block while it waits for the next one.
+// launch: 5, 32
+extern "C" __global__ void backwards_with_copies(const float* x, float* y, float* part, volatile int* flags) {
+  const int b = blockIdx.x, t = threadIdx.x;
+  __shared__ alignas(16) float first[32], second[32];
+  __shared__ ptx::mbarrier full;
+  if (t == 0) {
+    ptx::mbarrier_init(&full, 1);
+    ptx::fence_mbarrier_init();
+    ptx::mbarrier_arrive_expect_tx(&full, 128);
+    ptx::bulk_load(first, x + b * 32, 128, &full);
+  }
+  if (t < 8) ptx::cp_async<16>(second + 4 * t, x + b * 32 + 4 * t);
+  ptx::cp_async_commit();
+  __syncthreads();
+  while (b + 1 < gridDim.x && flags[b + 1] == 0) __nanosleep(40);
+  ptx::cp_async_wait<0>();
+  ptx::mbarrier_wait(&full, 0);
+  __syncthreads();
+  part[b * 32 + t] = first[31 - t] + second[t] + (b + 1 < gridDim.x ? part[(b + 1) * 32 + t] : 0.0f);
+  __threadfence();
+  __syncthreads();
+  if (t == 0) flags[b] = 1;
+  y[b * 32 + t] = part[b * 32 + t];
 }
 
 // A lock that the threads of a block acquire one after the other.

@@ -340,4 +340,12 @@ extern "C" __global__ void polls(int* out) {
     }
   ptx::cluster_sync();
 }
+
+// Clusters of two blocks: each waits for the next one.
+extern "C" __global__ void last_cluster_to_first(int* flags) {
+  const unsigned next = blockIdx.x + 2;
+  while (next < gridDim.x && atomicAdd(flags + next, 0) == 0) __nanosleep(20);
+  __syncthreads();  // all threads have seen the flag
+  if (threadIdx.x == 0) atomicExch(flags + blockIdx.x, 1);
+}
 #endif

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,12 @@ import numpy as np
 import numpy.typing as npt
 
 from mini_dnn.device.base import Buffer, Defines, KernelArgs, LaunchConfig, Module
-from mini_dnn.device.cures import CURES
 from mini_dnn.device.emulator.checked_finding import FailedLaunch, with_places
 from mini_dnn.device.emulator.checked_interface import CFinding, CSharedArray, CTarget
 from mini_dnn.device.emulator.declarations import read_only_and_not
 from mini_dnn.device.emulator.emulator import EmulatorDevice, EmulatorModule
 from mini_dnn.device.emulator.explain import explain_endless, explain_warp, places_in
-from mini_dnn.device.emulator.explain_async import explain_wait
+from mini_dnn.device.emulator.explain_async import cure_of_fault, explain_wait
 from mini_dnn.device.emulator.judged import Judged
 from mini_dnn.device.emulator.memory import EmulatorBuffer
 from mini_dnn.device.emulator.runtime import CFailure, FailureKind
@@ -34,6 +34,7 @@ from mini_dnn.device.finding import Finding, Party, Place
 from mini_dnn.errors import DeviceError, LaunchError
 
 STEP_LIMIT = 50_000_000  # takes a second or two; blocks at the shapes of a check take a thousandth of it
+ONE_CLUSTER = "clusters run one after the other here; if one waits for a later one, check a smaller problem"
 SECONDS_WITHOUT_STEP = 2  # of CPU time, which does not depend on the load of the machine
 
 
@@ -274,7 +275,9 @@ class CheckedEmulator(EmulatorDevice):
             what = f"made {self._limit:,} memory accesses and arrivals at barriers"
             if kind == FailureKind.CANCELLED:
                 what = f"computed for {SECONDS_WITHOUT_STEP} s without a memory access"
-            return KernelError(explain_endless(what, text, module.source, kernel, me))
+            finding = explain_endless(what, text, module.source, kernel, me)
+            alone = (ONE_CLUSTER,) if prod(self._launch.grid) > prod(self._launch.cluster) > 1 else ()
+            return KernelError(replace(finding, notes=(*finding.notes, *alone)))
         found = CFinding()
         self._lib.emulator_finding(ctypes.byref(found))
         if kind != FailureKind.FINDING:
@@ -285,7 +288,7 @@ class CheckedEmulator(EmulatorDevice):
                 text = str(super()._failed(what, failure, module, kernel)).removeprefix(f"{what}: ")
             at = [*places_in([text], module.source), Place.at(module.source, *own)]  # an assertion names it
             me = replace(me, place=at[0])
-            return KernelError(Finding("fault", text, kernel, me, cure=CURES["fault"]))
+            return KernelError(Finding("fault", text, kernel, me, cure=cure_of_fault(text)))
         symbols, buffer_at = self._symbols[module.path], self._memory.at
         failed = FailedLaunch(module, kernel, symbols, self._launch, buffer_at, self._variables, self.axes)
         return KernelError(failed.finding(found))

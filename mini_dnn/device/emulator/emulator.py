@@ -16,11 +16,20 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from mini_dnn.device.base import Buffer, Defines, Device, KernelArgs, LaunchConfig, Module, check_room
+from mini_dnn.device.base import (
+    Buffer,
+    Defines,
+    Device,
+    KernelArgs,
+    LaunchConfig,
+    Module,
+    check_host,
+    check_room,
+)
 from mini_dnn.device.emulator.build import MAX_SHARED_BYTES, build_ahead, build_kernels
 from mini_dnn.device.emulator.compiler import Compiler, find_compiler
 from mini_dnn.device.emulator.launch import Arguments, check_geometry, describe_failure, find_kernel
-from mini_dnn.device.emulator.memory import EmulatorBuffer, LentEmulatorBuffer, Memory, own, own_of_size
+from mini_dnn.device.emulator.memory import EmulatorBuffer, LentEmulatorBuffer, Memory, own
 from mini_dnn.device.emulator.runtime import CFailure, CLaunch, FailureKind, Library, Runtime
 from mini_dnn.device.emulator.runtime_build import build_runtime
 from mini_dnn.device.emulator.work import EmulatorGraph, EmulatorStream
@@ -47,7 +56,8 @@ class EmulatorDevice:
     Parameters
     ----------
     threads
-        The number of blocks that run concurrently; by default one per CPU that this process may use.
+        The number of blocks or clusters that run concurrently; by default one per CPU that this process may
+        use. More clusters run if they wait for each other.
     ucontext
         Switch between the threads of a block with the C library's ucontext, as on processors other than
         x86-64. It is about 20 times slower.
@@ -127,15 +137,15 @@ class EmulatorDevice:
     def copy_in(self, buffer: Buffer, array: np.ndarray, stream: int = 0) -> None:
         """Copy a host array to a buffer."""
         _check_stream(stream)
-        memory = own_of_size(buffer, array).bytes()
+        check_host(buffer, array)
+        memory = own(buffer).bytes()
         memory[:] = array.reshape(-1).view(np.uint8)
 
     def copy_out(self, buffer: Buffer, out: np.ndarray, stream: int = 0, wait: bool = True) -> None:
         """Copy a buffer to a host array."""
         _check_stream(stream)
-        memory = own_of_size(buffer, out).bytes()
-        if not out.flags.writeable:
-            raise DeviceError(f"'{buffer.name}' cannot be copied to a host array that is read-only")
+        check_host(buffer, out, write=True)
+        memory = own(buffer).bytes()
         out.reshape(-1).view(np.uint8)[:] = memory
 
     def part(self, buffer: Buffer, first: int, last: int) -> EmulatorBuffer:

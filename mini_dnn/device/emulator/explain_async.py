@@ -66,6 +66,8 @@ CURES = {
     "and before the first product that uses them",
     "multiple": "round sizes and row pitches up to this multiple and align the arrays (__align__); if an "
     "address depends on the size of the image, copy in smaller units",
+    "unmade": "let one thread call mbarrier_init, and let all threads meet at a __syncthreads() before any "
+    "of them uses the mbarrier; in a cluster, at a cluster_sync()",
     "deadlock": "compare the arrivals, the bytes and the parity with those of the other threads: "
     "each phase needs all of its arrivals, and exactly the bytes that it expects",
 }
@@ -108,6 +110,13 @@ def explain_copy(f: Fault) -> Finding | None:
     what = f"{verb} of {where} while a {copy} that will {does} it is in flight: {group}"
     cure = CURES["open" if state == "open" and copy != "wgmma_m64k16" else copy]
     return Finding(f.kind, what, f.kernel, f.own, index, f.other, cure)
+
+
+def cure_of_fault(text: str) -> str:
+    """Return the usual fix for a fault of which the runtime says this."""
+    if "initialised" in text:
+        return CURES["unmade"]
+    return CURES["deadlock"] if "mbarrier_arrive" in text else WAIT_CURES["fault"]
 
 
 def explain_wait(text: str, source: Path, kernel: str, me: Party) -> Finding:

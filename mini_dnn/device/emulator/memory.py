@@ -65,18 +65,6 @@ def own(buffer: Buffer) -> EmulatorBuffer:
     return buffer
 
 
-def own_of_size(buffer: Buffer, array: np.ndarray) -> EmulatorBuffer:
-    """Return the buffer if it is one of the emulator and the host array can be copied to or from it."""
-    found = own(buffer)
-    if array.dtype != buffer.dtype or array.nbytes != buffer.nbytes or not array.flags.c_contiguous:
-        order = "" if array.flags.c_contiguous else ", not C-contiguous"
-        raise DeviceError(
-            f"buffer '{buffer.name}' is {buffer.shape} {buffer.dtype}; the host array is {array.shape} "
-            f"{array.dtype}{order}. It must be C-contiguous, of the same dtype and {buffer.nbytes} bytes"
-        )
-    return found
-
-
 class Memory:
     """Allocates buffers and tracks the total size."""
 

@@ -25,6 +25,19 @@ FUNCTION_HINT = (
     "\nThe emulator has the common functions of CUDA, but not all. If nvcc accepts {name}, write it with "
     "other functions, at least under #ifdef MINI_DNN_EMULATOR."
 )
+HEADER = re.compile(r"fatal error: (?!cooperative_groups)(\S+): No such file.*\n.*#\s*include\s*<")
+HEADER_HINT = (
+    "\nThe emulator has no <{name}>. A kernel can include cuda_fp16.h, cuda_bf16.h, mma.h, cuda_pipeline.h, "
+    "cooperative_groups.h, mini_dnn/ptx.cuh and headers of the C++ library. Write what you need with these, "
+    "or set needs_gpu in variant.py to the reason why the kernel needs a GPU."
+)
+# Functions that kernels can call, too, begin in another way
+HOST = re.compile(r"(<<<|(?<=error: ')cuda(?!GridDependency|Trigger)[A-Z]\w*(?=' was not declared))")
+HOST_HINT = (
+    "\n{name} is host code. A kernel file has only kernels and the functions that they call; the plan in "
+    "variant.py allocates, copies and launches. Remove main() and all calls of CUDA's runtime from the file. "
+    "CONTRIBUTING.md shows an example of both files."
+)
 # A message: the line with its place, and what follows until the next such line.
 MESSAGE = re.compile(r"^\S[^:\n]*:(?:\d+:\d+:)? .*\n?(?:(?!\S[^:\n]*:(?:\d+:\d+:)? ).*\n?)*", re.MULTILINE)
 OPEN_BRACE = re.compile(r"error: expected '}'")
@@ -38,9 +51,10 @@ def explained(messages: str, wrapper: Path, source: Path) -> str:
     text = _without(wrapper, text, source)
     text = text.replace(str(source.resolve()), str(source)).strip()
     text += PTX_HINT if re.search(r"\basm\b|Assembler messages", text) else ""
-    unknown = FUNCTION.search(text)
-    text += FUNCTION_HINT.format(name=unknown[1]) if unknown else ""
-    return text + (GROUPS_HINT if GROUPS.search(text) and "static assertion" not in text else "")
+    named = ((FUNCTION, FUNCTION_HINT), (HEADER, HEADER_HINT), (HOST, HOST_HINT))
+    hints = [hint.format(name=match[1]) for word, hint in named if (match := word.search(text))]
+    hints += [GROUPS_HINT] if GROUPS.search(text) and "static assertion" not in text else []
+    return text + "".join(hints)
 
 
 def _without(wrapper: Path, messages: str, source: Path) -> str:

@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import prod
@@ -135,6 +135,7 @@ def source_lines(library: Path, addresses: Sequence[int]) -> list[tuple[str, int
     return places
 
 
+Entry = tuple[str, str, dict[str, str]]  # of debugging information: where it is, its tag and its attributes
 ENTRY = re.compile(
     r"^ *<\d+><(?P<at>[0-9a-f]+)>: Abbrev Number: \d+ \(DW_TAG_(?P<tag>\w+)\)\n(?P<body>(?:    <.*\n)*)",
     re.MULTILINE,
@@ -153,10 +154,22 @@ def declared(library: Path, name: str, nbytes: int) -> tuple[tuple[int, ...], in
     text = _output(_tool("readelf"), "--debug-dump=info", str(library))
     entries = [(m["at"], m["tag"], dict(ATTRIBUTE.findall(m["body"]))) for m in ENTRY.finditer(text)]
     order = {at: i for i, (at, _, _) in enumerate(entries)}
-    start = next(
-        (a["type"] for _, tag, a in entries if tag == "variable" and a.get("name") == name and "type" in a),
-        "",
-    )
+    # Variables of other functions, also of headers, may have the same name
+    found = [
+        _type_of(a["type"], entries, order)
+        for _, tag, a in entries
+        if tag == "variable" and a.get("name") == name and "type" in a
+    ]
+    for shape, size in found:
+        if prod(shape) * size == nbytes:
+            return shape, size
+    found.sort(key=lambda one: one[0][:1] != (0,))  # without bounds
+    size = next((size for _, size in found if size), 1)
+    return (nbytes // size,), size
+
+
+def _type_of(start: str, entries: Sequence[Entry], order: Mapping[str, int]) -> tuple[tuple[int, ...], int]:
+    """The sides of a type's array, and the bytes of an element; 0 bytes if they are not known."""
     shape: list[int] = []
     while start.strip("<>0x") and (at := start.strip("<>").removeprefix("0x")) in order:
         i = order[at]
@@ -168,8 +181,6 @@ def declared(library: Path, name: str, nbytes: int) -> tuple[tuple[int, ...], in
                 count = int(bound.get("count", "0"), 0)  # clang++ has the count, g++ the last index
                 shape.append(count or int(bound.get("upper_bound", "-1"), 0) + 1)
         elif "byte_size" in attributes:
-            size = int(attributes["byte_size"], 0)
-            known = prod(shape) * size == nbytes
-            return (tuple(shape) if known else (nbytes // size,)), size
+            return tuple(shape), int(attributes["byte_size"], 0)
         start = attributes.get("type", "")
-    return (nbytes,), 1
+    return tuple(shape), 0

@@ -57,6 +57,7 @@ NEVER_RETURN = (
     "_Unwind_Resume@plt",
     "_ZSt9terminatev@plt",
     "_ZN8emulator4failEPKcz@plt",
+    "_ZN8emulator7fail_atEPKcSt15source_locationS1_z@plt",
     "_ZN8emulator14fail_assertionEPKcS1_j@plt",
     "_ZN8emulator9fail_warpEPKcz@plt",
     "__ubsan_handle_builtin_unreachable@plt",

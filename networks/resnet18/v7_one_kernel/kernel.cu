@@ -19,9 +19,8 @@
 //           launch costs 0.5 us, no more than a flag, and also loads its weights early. It is slower in fact, because a
 //           flag costs twice as much as that.
 // Limits    as networks/resnet18/v5_fused; at most 16 convolutions after the stem and 8 images. All blocks must run at
-//           once, because waiting blocks could otherwise prevent others from starting. Two fit on a multiprocessor. The
-//           emulator runs as many clusters at once as it has threads, so with fewer than 16 it supports only networks
-//           of one cluster.
+//           once, because waiting blocks could otherwise prevent others from starting. Two fit on a multiprocessor.
+//           `check` runs one cluster at a time, so it supports only networks of one cluster.
 // Hazards   Flags:
 //           - Plain stores are ordered before a flag by a fence of the GPU, and before reads of the copy engine by a
 //             fence between proxies, on both sides. Each thread that reads a residual checks its flags itself.

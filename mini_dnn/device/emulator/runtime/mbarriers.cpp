@@ -1,5 +1,6 @@
 // mbarriers: phases of arrivals and of the bytes of copies, see include/emulator/async_interface.h.
 #include "async.h"
+#include "checks.h"
 #include "cluster.h"
 
 #define CALL __builtin_return_address(0)
@@ -55,6 +56,7 @@ void settle(Barrier& b, bool wanted) {
   b.expected_bytes = 0;
   b.pending = b.arrivals;
   b.phase++;
+  b.block->idle = 0;
   check_phase_completed(b);
   auto goes_on = [&](const Barrier::Waiter& waiter) {
     const bool ready = is_complete(b, waiter.parity);
@@ -87,6 +89,7 @@ void barrier_init(void* address, unsigned arrivals, Site site) {
   if (!arrivals || arrivals > MOST_ARRIVALS)
     fail("mbarrier_init (%s:%u): %u arrivals; a phase has at least 1 and at most %u", site.file_name(), site.line(),
          arrivals, MOST_ARRIVALS);
+  check_own_shared(address, "mbarrier_init", site);
   check_barrier_made(address, CALL);
   auto& barriers = the_async().barriers;
   std::erase_if(barriers, [&](const Barrier& b) { return b.address == address; });

@@ -20,6 +20,9 @@ namespace emulator {
 
 namespace {
 
+// Clusters of 8 blocks that an H100 runs at once, with a block per multiprocessor. More may not wait for each other.
+constexpr uint64_t RESIDENT = CHECKED ? 1 : 16;
+
 struct Pool {
   std::mutex mutex;
   std::condition_variable start, done, idle;
@@ -83,9 +86,8 @@ void work(Pool& pool, int index) {
   unsigned seen = 0;
   std::unique_lock lock(pool.mutex);
   for (;;) {
-    pool.start.wait(lock, [&] { return pool.generation != seen; });
+    pool.start.wait(lock, [&] { return pool.generation != seen && index < pool.wanted; });
     seen = pool.generation;
-    if (index >= pool.wanted) continue;
     lock.unlock();
     take_cancelling(true);
     run_share(pool, *this_worker, index);
@@ -132,6 +134,16 @@ void form_clusters(Pool& pool, size_t count, unsigned size) {
   }
 }
 
+// From now on, up to `most` blocks or clusters run at once, or as many as the system has threads for.
+void admit(Pool& pool, uint64_t most) {
+  const unsigned size = cluster_size(pool.share.launch);
+  grow(pool, int(most) * size);
+  const int wanted = int(std::min<uint64_t>(most, pool.threads.size() / size)) * size;
+  pool.running += wanted - pool.wanted;
+  pool.wanted = wanted;
+  pool.start.notify_all();
+}
+
 // Whether it ends within that time. Threads of a long launch may be waiting: now and then, others of their blocks run.
 bool wait_for_end(Pool& pool, std::unique_lock<std::mutex>& lock, double seconds) {
   using namespace std::chrono;
@@ -170,32 +182,27 @@ void emulator_start(Launch* launch) {
   install_fault_handlers();
   install_preemption();
   watch_kernel(reinterpret_cast<const void*>(launch->kernel->run));
-  const unsigned size = cluster_size(*launch);
-  const uint64_t blocks = block_count(*launch) / size;  // or clusters
   pool.share.launch = *launch;
-  grow(pool, int(std::min<uint64_t>(launch->workers, blocks)) * size);
-  const uint64_t groups = std::min<uint64_t>({uint64_t(launch->workers), blocks, pool.threads.size() / size});
-  pool.wanted = pool.running = int(groups * size);
-  form_clusters(pool, groups, size);
+  const uint64_t blocks = group_count(*launch);
+  form_clusters(pool, std::min(blocks, std::max<uint64_t>(launch->workers, RESIDENT)), cluster_size(*launch));
   // Small chunks balance the workers; single blocks would be slow if blocks are short.
   pool.share.chunk = std::clamp<uint64_t>(blocks / (uint64_t(launch->workers) * 64), 1, 64);
   pool.share.next_block = 0;
   pool.began = std::chrono::steady_clock::now();
-  pool.share.stopped = false;
-  pool.roomless = 0;
+  pool.share.stopped = pool.share.waits = false;
+  pool.roomless = pool.wanted = pool.running = 0;
   pool.failure.kind = FailureKind::none;
-  if (pool.wanted == 0) {
-    pool.failure = {FailureKind::no_memory, {}, {}, 0, 0, "the system cannot start another thread"};
-    return;
-  }
   pool.generation++;
-  pool.start.notify_all();
+  admit(pool, std::min<uint64_t>(launch->workers, blocks));
+  if (pool.wanted == 0) pool.failure = {FailureKind::no_memory, {}, {}, 0, 0, "the system cannot start another thread"};
 }
 
 // 1: the launch has ended, and *failure says how; 0: not within that time.
 int emulator_wait(double seconds, Failure* failure) {
   Pool& pool = the_pool();
   std::unique_lock lock(pool.mutex);
+  const uint64_t groups = group_count(pool.share.launch);
+  if (pool.share.waits.exchange(false) && pool.running && groups <= RESIDENT) admit(pool, groups);
   if (!wait_for_end(pool, lock, seconds)) return 0;
   restore_preemption();
   restore_fault_handlers();

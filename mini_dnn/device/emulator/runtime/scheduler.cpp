@@ -1,6 +1,7 @@
 // Threads of a block as fibers. They are created lazily: one fiber runs thread 0, 1, 2 ... to their ends, and only when
 // a thread waits does the next one get its own stack. A kernel without barriers needs one stack and no switch.
 #include "async.h"
+#include "share.h"
 
 #include <bit>
 #include <cstdarg>
@@ -144,13 +145,17 @@ int block_vote(Vote vote, bool predicate, Site site) {
 void yield() {
   Worker& w = *this_worker;
   Fiber* me = w.current;
-  const bool tired = !w.cluster && ++w.idle > w.alive && !(w.async && w.async->used);
+  const bool tired = ++w.idle > w.alive;
   const bool alone = w.started == w.total && !w.ready.first;
   if (alone && !w.cluster && !tired) return;
   check_yield(me);
   w.ready.push(me);
-  if (tired) {  // no thread of the block makes progress: other blocks may have to run first
-    w.idle = 0;
+  if (tired) w.idle = 0;
+  if (tired && w.cluster) {
+    the_share().waits = true;
+    if (the_share().stopped) stop(FailureKind::cancelled);
+  }
+  if (tired && !w.cluster) {  // no thread of the block makes progress: other blocks may have to run first
     w.suspended = true;
     return switch_context(me->context, w.host);
   }
@@ -182,6 +187,16 @@ void stop(FailureKind kind) {
   stop(kind)
 
 void fail(const char* format, ...) { FAIL(FailureKind::kernel); }
+void fail_at(const char* name, Site site, const char* format, ...) {
+  char& text = *this_worker->failure.text;
+  const size_t room = sizeof this_worker->failure.text;
+  const int used = snprintf(&text, room, "%s (%s:%u): ", name, site.file_name(), site.line());
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(&text + used, room - used, format, arguments);
+  va_end(arguments);
+  stop(FailureKind::kernel);
+}
 void fail_assertion(const char* condition, const char* file, unsigned line) {
   fail("assertion `%s` failed (%s:%u)", condition, file, line);
 }

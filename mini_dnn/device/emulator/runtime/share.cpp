@@ -50,7 +50,7 @@ bool next_cluster(uint64_t& number) {
   Share& share = the_share();
   const Launch& l = share.launch;
   const uint64_t next = share.next_block.fetch_add(1);
-  if (next >= check_block_count(block_count(l) / cluster_size(l)) || share.stopped) return false;
+  if (next >= check_block_count(group_count(l)) || share.stopped) return false;
   number = check_block_order(next);
   return true;
 }

@@ -24,11 +24,13 @@ struct Share {
   std::vector<Cluster*> clusters;    // those that run at the same time
   std::atomic<uint64_t> next_block;  // or the next cluster
   std::atomic<bool> stopped;
+  std::atomic<bool> waits;  // a cluster may be waiting for others
   uint64_t chunk;
 };
 
 inline uint64_t block_count(const Launch& l) { return uint64_t(l.grid[0]) * l.grid[1] * l.grid[2]; }
 inline unsigned cluster_size(const Launch& l) { return l.cluster[0] * l.cluster[1] * l.cluster[2]; }
+inline uint64_t group_count(const Launch& l) { return block_count(l) / cluster_size(l); }  // clusters, or blocks
 
 Share& the_share();  // of the launch that is running
 void join_cluster(Share& share, Worker& worker, int index);

@@ -143,8 +143,7 @@ EMULATOR_ACCESS void stmatrix_trans(void* row, const unsigned (&d)[count], Site 
 template <int bytes>
 EMULATOR_ACCESS void cp_async(void* shared, const void* global, int valid = bytes, Site site = Site::current()) {
   static_assert(bytes == 4 || bytes == 8 || bytes == 16, "cp.async copies 4, 8 or 16 bytes");
-  if (valid < 0 || valid > bytes)
-    fail("cp_async (%s:%u): %d of %d bytes are valid", site.file_name(), site.line(), valid, bytes);
+  if (valid < 0 || valid > bytes) fail_at("cp_async", site, "%d of %d bytes are valid", valid, bytes);
   require_multiple(reinterpret_cast<size_t>(shared), bytes, "address that cp_async writes", site);
   require_multiple(reinterpret_cast<size_t>(global), bytes, "address that cp_async reads", site);
   copy_async(shared, global, bytes, valid);

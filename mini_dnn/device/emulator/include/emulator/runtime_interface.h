@@ -42,6 +42,8 @@ void require_all_lanes(unsigned arrived);  // for an operation that needs them; 
 unsigned converged_lanes(Site site);
 void yield();  // lets other threads of the block run, for loops that poll what those will write
 [[noreturn]] void fail(const char* format, ...) __attribute__((format(printf, 1, 2)));
+// Of a call: checked mode must not see how its place is read
+[[noreturn]] void fail_at(const char* name, Site site, const char* format, ...) __attribute__((format(printf, 3, 4)));
 [[noreturn]] void fail_assertion(const char* condition, const char* file, unsigned line);
 [[noreturn]] void fail_warp(const char* format, ...) __attribute__((format(printf, 1, 2)));  // lanes are absent
 long long clock_ns();  // of a clock that never goes back

@@ -27,14 +27,12 @@ EMULATOR_ACCESS void load_windows(void* shared, const TensorMap& map, BoxPlace a
     return from_first >= 0 && from_first % int(map.stride) == 0 && place <= last;
   };
   if (!starts(at.y, map.shape[1]) || !starts(at.z, map.shape[2]))
-    fail(
-        "tensor_load_windows (%s:%u): no window of %u x %u begins at column %d and row %d of images of %u x %u: they "
-        "begin at p * %u - %u",
-        site.file_name(), site.line(), map.window, map.window, at.y, at.z, map.shape[2], map.shape[1], map.stride,
-        map.padding);
+    fail_at("tensor_load_windows", site,
+            "no window of %u x %u begins at column %d and row %d of images of %u x %u: they begin at p * %u - %u",
+            map.window, map.window, at.y, at.z, map.shape[2], map.shape[1], map.stride, map.padding);
   if (at.right < 0 || at.down < 0 || at.right >= int(map.window) || at.down >= int(map.window))
-    fail("tensor_load_windows (%s:%u): a window of %u x %u has no pixel %d columns and %d rows further",
-         site.file_name(), site.line(), map.window, map.window, at.right, at.down);
+    fail_at("tensor_load_windows", site, "a window of %u x %u has no pixel %d columns and %d rows further", map.window,
+            map.window, at.right, at.down);
   emulator::tensor_load(shared, map, at, barrier, site);
 }
 EMULATOR_ACCESS void store(const TensorMap& map, unsigned axes, BoxPlace at, const void* shared, Site site) {
@@ -42,8 +40,8 @@ EMULATOR_ACCESS void store(const TensorMap& map, unsigned axes, BoxPlace at, con
   check_map(map, axes, "tensor_store", site);
   require_multiple(size_t(at.x) * map.itemsize, PART, "distance of tensor_store's box from the start of its row", site);
   if (at.x < 0 || at.y < 0 || at.z < 0)
-    fail("tensor_store (%s:%u): the box begins at (%d, %d, %d); boxes that are stored begin inside, from 0 on",
-         site.file_name(), site.line(), at.x, at.y, at.z);
+    fail_at("tensor_store", site, "the box begins at (%d, %d, %d); boxes that are stored begin inside, from 0 on", at.x,
+            at.y, at.z);
   emulator::tensor_store(map, at, shared);
 }
 

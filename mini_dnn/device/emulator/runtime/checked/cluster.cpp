@@ -79,6 +79,7 @@ void check_cluster_started(Cluster& cluster) {
     BlockCheck& b = block_check(i);
     b.block = linear(cluster.members[i].block);
     b.cluster_epoch = c.cluster_epoch;
+    b.exited = 0;
     b.epoch = new_epoch(i);
     order_block_started(b.order);
     clocks_block_started(*b.clocks);
@@ -121,7 +122,8 @@ void check_own_shared(const void* p, const char* what, Site site) {
   const Check& c = the_check;
   const auto* address = static_cast<const char*>(p);
   if (address < c.shared_start || address >= c.shared_end)
-    fail("%s (%s:%u): the pointer is not into this block's own shared memory", what, site.file_name(), site.line());
+    fail("%s (%s:%u): the pointer is not into this block's own shared memory (__shared__)", what, site.file_name(),
+         site.line());
 }
 
 void check_not_gone(unsigned rank, const char* p, size_t bytes, const char* what, uint64_t pc) {

@@ -9,8 +9,6 @@
 
 namespace emulator {
 
-namespace {
-
 // A thread's variables, from `start` on, when it called wgmma_fence() last, and the time of the call. Sums that
 // products have changed since are as these left them.
 struct Fenced {
@@ -20,29 +18,33 @@ struct Fenced {
 };
 
 // Of one block or cluster.
-struct {
+struct Fences {
   uint32_t cluster_epoch = 0;
   uint32_t proxy[MAX_CLUSTER][MAX_THREADS];     // when each thread called fence_proxy_async() last
   uint32_t barriers[MAX_CLUSTER][MAX_THREADS];  // or fence_mbarrier_init()
   Fenced registers[MAX_CLUSTER][MAX_THREADS];
   uint64_t time;                                      // of waits for products and of wgmma_fence()
   std::unordered_map<const float*, uint64_t> waited;  // when a thread waited for these sums; it has a stack of its own
-} fences;
+};
+std::shared_ptr<Fences> fences;
+
+namespace {
 
 void begin() {
   const Check& c = the_check;
-  if (fences.cluster_epoch == c.cluster_epoch) return;
-  fences.cluster_epoch = c.cluster_epoch;
+  if (!fences) fences = std::make_shared<Fences>();
+  if (fences->cluster_epoch == c.cluster_epoch) return;
+  fences->cluster_epoch = c.cluster_epoch;
   for (unsigned i = 0; i < (c.many ? this_worker->cluster->size : 1); i++) {
-    std::fill_n(fences.proxy[i], MAX_THREADS, 0);
-    std::fill_n(fences.barriers[i], MAX_THREADS, 0);
-    for (Fenced& fenced : fences.registers[i]) fenced.time = 0;
+    std::fill_n(fences->proxy[i], MAX_THREADS, 0);
+    std::fill_n(fences->barriers[i], MAX_THREADS, 0);
+    for (Fenced& fenced : fences->registers[i]) fenced.time = 0;
   }
-  fences.time = 0;
-  fences.waited.clear();
+  fences->time = 0;
+  fences->waited.clear();
 }
 
-Fenced& my_fence() { return fences.registers[the_check.rank][linear_thread]; }
+Fenced& my_fence() { return fences->registers[the_check.rank][linear_thread]; }
 
 // Where these registers of a thread are in what it had at its last wgmma_fence(); nullptr: it did not have them.
 char* at_fence(Fenced& fenced, const void* registers, size_t bytes) {
@@ -56,8 +58,8 @@ bool is_changed(const void* registers, size_t bytes) {
 }
 
 bool waited_since_fence(const float* d) {
-  const auto found = fences.waited.find(d);
-  return found != fences.waited.end() && found->second > my_fence().time;
+  const auto found = fences->waited.find(d);
+  return found != fences->waited.end() && found->second > my_fence().time;
 }
 
 size_t bytes_of_sums(const Product& product) { return product.call.columns / 2 * sizeof(float); }
@@ -66,25 +68,25 @@ size_t bytes_of_sums(const Product& product) { return product.call.columns / 2 *
 
 void note_proxy_fence() {
   begin();
-  fences.proxy[the_check.rank][linear_thread] = now();
+  fences->proxy[the_check.rank][linear_thread] = now();
 }
 
 void note_barrier_fence() {
   begin();
-  fences.barriers[the_check.rank][linear_thread] = now();
+  fences->barriers[the_check.rank][linear_thread] = now();
 }
 
 void note_register_fence() {
   begin();
   Fenced& fenced = my_fence();
-  fenced.time = ++fences.time;
+  fenced.time = ++fences->time;
   fenced.start = static_cast<const char*>(__builtin_frame_address(0));
   fenced.bytes.assign(fenced.start, this_worker->current->kernel_top);
 }
 
 bool is_fenced(uint32_t epoch, unsigned writer) {
   begin();
-  return epoch <= fences.proxy[rank_of(epoch)][writer] || epoch <= fences.proxy[the_check.rank][linear_thread];
+  return epoch <= fences->proxy[rank_of(epoch)][writer] || epoch <= fences->proxy[the_check.rank][linear_thread];
 }
 
 void note_barrier_made(Barrier& barrier) {
@@ -98,7 +100,7 @@ void note_barrier_made(Barrier& barrier) {
 // The copy engine has to see that the mbarrier is one.
 void check_barrier_fenced(const Barrier& barrier, const Copy& copy) {
   const BarrierNotes& n = barrier.notes;
-  if (is_fenced(n.made, n.maker) || n.made <= fences.barriers[rank_of(n.made)][n.maker]) return;
+  if (is_fenced(n.made, n.maker) || n.made <= fences->barriers[rank_of(n.made)][n.maker]) return;
   const Party maker{1, 0, n.maker, block_of(n.made), n.made_pc};
   note_finding(FindingKind::async, copy_name(copy.kind, copy.multicast), "barrier",
                static_cast<const char*>(barrier.address), 8, this_thread(copy.call), maker);
@@ -121,7 +123,7 @@ void check_registers(const Product& product, const float* d, const unsigned* a, 
 
 void note_sums_made(const Product& product) {
   begin();
-  Fenced* const lanes = fences.registers[the_check.rank] + product.thread / WARP * WARP;
+  Fenced* const lanes = fences->registers[the_check.rank] + product.thread / WARP * WARP;
   for (unsigned i = 0; i < WARP; i++)
     if (char* const before = at_fence(lanes[i], product.d[i], bytes_of_sums(product)))
       memcpy(before, product.d[i], bytes_of_sums(product));
@@ -129,7 +131,7 @@ void note_sums_made(const Product& product) {
 
 void note_sums_waited(const Product& product) {
   begin();
-  for (const float* d : product.d) fences.waited[d] = ++fences.time;
+  for (const float* d : product.d) fences->waited[d] = ++fences->time;
 }
 
 }  // namespace emulator

@@ -26,6 +26,8 @@ struct Flights {
   std::vector<uint32_t> words[MAX_CLUSTER];
 };
 extern Flights flights;
+struct Fences;  // fences.cpp
+extern std::shared_ptr<Fences> fences;
 
 inline bool only_reads(CopyKind kind) { return is_store(kind) || kind == CopyKind::product; }  // shared memory
 

@@ -55,7 +55,7 @@ struct Finding {
   uint64_t bytes;  // of the access
   int64_t subscript;
   Party own, other;
-  unsigned exited;               // threads of the block that had already returned
+  unsigned exited;               // threads of the block that had returned at its last barrier
   Detail detail;                 // for a race or a stack access
   char type[256];                // of a wrongly subscripted array, as C++ spells it; or of a misaligned pointer
   uint64_t heap_bytes, heap_pc;  // for heap memory: its size, and where it was allocated

@@ -149,6 +149,7 @@ void check_block_started() {
   c.block = linear(blockIdx);
   begin_epoch(0);
   c.cluster_epoch = c.epoch;
+  c.exited = 0;
   order_block_started(c.order);
   clocks_block_started(*c.clocks);
 }
@@ -156,6 +157,7 @@ void check_block_started() {
 void check_block_barrier() {
   Check& c = the_check;
   give_up_pending();
+  c.exited = this_worker->total - this_worker->alive;
   order_block_met();
   clocks_block_met(*c.clocks);
   meet_wait(0, this_worker->total);

@@ -84,6 +84,7 @@ struct BlockCheck {
   uint32_t epoch = FIRST_EPOCH;                   // of its last barrier
   uint32_t warp_epochs[MAX_THREADS / WARP] = {};  // when the lanes of each warp last met
   uint32_t cluster_epoch = 0;                     // when the block or its cluster began
+  unsigned exited = 0;                            // threads that had returned at its last barrier
   uint32_t arrivals[MAX_THREADS / WARP] =
       {};                         // when a lane of each warp last arrived at an mbarrier, or began a product
   BlockOrder* order = nullptr;    // what its threads have fenced and seen

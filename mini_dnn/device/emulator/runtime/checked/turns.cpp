@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "clocks.h"
+#include "flights.h"
 
 namespace emulator {
 
@@ -12,9 +13,19 @@ struct Aside {
   unsigned number;
   BlockCheck check;
   std::vector<Cell> cells;  // of its shared memory
+  Flights flights = {};
+  std::shared_ptr<Fences> fences = {};
 };
 std::unordered_map<const Worker*, Aside> asides;
 std::vector<std::vector<Cell>> spare;
+
+Aside& aside_of(Worker& w) { return asides.try_emplace(&w, Aside{unsigned(asides.size()), {}, {}}).first->second; }
+
+void exchange_copies(Aside& a) {
+  std::swap(flights, a.flights);
+  std::swap(fences, a.fences);
+  copies_under_way = true;  // perhaps
+}
 
 // Cells that no block uses any more are reused before new ones are created.
 void use_cells(std::vector<Cell> cells) {
@@ -30,8 +41,9 @@ void use_cells(std::vector<Cell> cells) {
 
 void check_block_suspended(Worker& w) {
   Check& c = the_check;
-  Aside& a = asides.try_emplace(&w, Aside{unsigned(asides.size()), {}, {}}).first->second;
+  Aside& a = aside_of(w);
   a.check = c;
+  exchange_copies(a);
   a.cells = std::move(c.shared_cells[0]);
   c.shared_cells[0].clear();
   c.mixed = c.several = true;
@@ -41,7 +53,7 @@ void check_block_suspended(Worker& w) {
 // From then on, steps count for all blocks together: one of them must make progress.
 void check_block_chosen(Worker& w, bool begins) {
   Check& c = the_check;
-  Aside& a = asides.try_emplace(&w, Aside{unsigned(asides.size()), {}, {}}).first->second;
+  Aside& a = aside_of(w);
   const uint64_t steps = c.steps, pause = c.pause;
   if (begins) {
     BlockCheck fresh;
@@ -58,6 +70,7 @@ void check_block_chosen(Worker& w, bool begins) {
   } else {
     static_cast<BlockCheck&>(c) = a.check;
     use_cells(std::move(a.cells));
+    exchange_copies(a);
     new_epoch(0);
   }
   c.steps = steps;

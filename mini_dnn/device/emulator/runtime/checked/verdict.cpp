@@ -49,7 +49,7 @@ void note(FindingKind kind, const Region& r, const Access& a, Party other) {
   f.block = block_check(r.rank).block;
   f.own = {a.write, a.manner == Manner::atomic, linear_thread, the_check.block, a.pc};
   f.other = other;
-  f.exited = this_worker->total - this_worker->alive;
+  f.exited = the_check.exited;
   f.detail = Detail::none;
   if (r.memory == Memory::heap) note_heap(f);
 }
