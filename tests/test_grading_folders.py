@@ -124,6 +124,8 @@ def test_what_a_submission_without_a_variant_holds_is_reported(tmp_path: Path) -
     (one.folder / "hw.zip").touch()
     assert "holds hw.zip; hw.zip is not unpacked" in one.missing("layers/custom", asked)
     assert digest(one, asked) != first
+    (one.folder / "mine/tiled_direct").mkdir(parents=True)
+    assert "; move mine/tiled_direct to mine/m1/tiled_direct, " in one.missing("m1/tiled_direct", asked)
 
 
 @pytest.mark.parametrize(

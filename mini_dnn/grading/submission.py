@@ -87,6 +87,9 @@ class Submission:
             )
         held = [path.name for path in _visible(self._top(rubric))]
         listed = ", ".join(held[:MAX_LISTED]) + ", …" * (len(held) > MAX_LISTED)
+        short = Path(MINE, Path(name).name)  # where `run.py new --exercise` makes a copy of the variant
+        if (self._top(rubric) / short).is_dir():
+            return f"there is no {name}; move {short} to {MINE}/{name}, where it is expected"
         packed = [one for one in held if one.lower().endswith(ARCHIVES)]
         return (
             f"there is no {name}; submit that folder, with variant.py and kernel.cu. "
