@@ -63,7 +63,7 @@ def test_a_sheet_says_how_it_is_graded(tmp_path: Path) -> None:
     assert "all at 0.25 times the time of `softmax/v0_naive` or less, none at 1 times" in text
     assert "Published shapes, for `--shapes`: `3,7`, `130,5`." in text
     assert "7 s and" in text
-    assert "Hand in `mine/`, with" in text
+    assert "Hand in `mine/`, with your variants.\n- Git ignores `mine/`." in text
     assert "run.py new softmax/v1_warp --from m1/direct" in text, "what students have"
     assert "## Questions for your report\n\n1. How many bytes does `v0` request" in text
     for secret in ("1025", "711712", "1033"):

@@ -191,8 +191,11 @@ def _grading(asked: Sequence[VariantRubric], rubric: Rubric) -> Iterator[str]:
         )
     yield f"- **Limits**: {rubric.limits.seconds:g} s and {rubric.limits.memory_mb:,} MB for each check."
     yield "- A variant that fails `correct` or a hidden test gets no points for performance."
-    folders = dict.fromkeys(f"`{_place(one.name).partition('/')[0]}/`" for one in asked)
-    yield from (f"- Hand in {' and '.join(folders)}, with your variants.", "")
+    folders = dict.fromkeys(f"{_place(one.name).partition('/')[0]}/" for one in asked)
+    yield f"- Hand in {' and '.join(f'`{folder}`' for folder in folders)}, with your variants."
+    if f"{MINE}/" in folders:
+        yield f"- Git ignores `{MINE}/`. To hand it in with git, use `git add -f {MINE}`."
+    yield ""
     shapes = ", ".join(f"`{problem.text}`" for problem in rubric.correct.problems)
     yield from (f"Published shapes, for `--shapes`: {shapes}.", "")
 
