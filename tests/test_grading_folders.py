@@ -178,7 +178,7 @@ def asked(tmp_path: Path) -> Rubric:
 @pytest.mark.parametrize(
     ("variants", "said"),
     [
-        (["layers/custom", "m1/cpu"], ""),
+        (["layers/custom", "mine/m1/cpu"], ""),
         (["layers/custom"], "no entry for m1/cpu"),
         ([], "there is no log.jsonl"),
     ],
