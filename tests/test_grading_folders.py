@@ -191,7 +191,8 @@ def test_the_work_log_has_an_entry_for_each_variant(
         shutil.copytree(ROOT / name, top / "project" / name)
     one = Submission("ann", top)
     before = digest(one, asked)
-    logged(top / "project", *variants)
+    (top / "project/mine").mkdir()
+    logged(top / "project/mine", *variants)
     assert asked.log is not None
     check = log.look(one, asked, asked.log)
     assert (check.status, check.points, check.max_points) == (
