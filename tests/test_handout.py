@@ -15,6 +15,7 @@ import pytest
 
 from mini_dnn.cli import main
 from mini_dnn.errors import MiniDnnError
+from mini_dnn.grading import rubric
 from mini_dnn.handout.copy import RECORD, write
 from mini_dnn.handout.pages import broken_links, word_of
 from mini_dnn.handout.parts import Parts, divide
@@ -57,6 +58,8 @@ def test_what_a_handout_has(handout: Path) -> None:
     record = json.loads((handout / RECORD).read_text())
     assert record["kept"] == ["m1/cpu", "m1/direct", "m1/tiled_direct"]
     assert sorted([*record["kept"], *record["left"]]) == sorted(names())
+    timed = [asked for name in rubric.presets() if (asked := rubric.load(name).performance)]
+    assert {asked.reference for asked in timed} <= {None, *record["kept"]}
     found = files_of(handout)
     assert [
         name for name in found if name.endswith("variant.py") and name.startswith(("mile", "lay", "lad"))
