@@ -223,7 +223,7 @@ def test_a_handout_that_would_tell_is_not_written(
     assert not list(tmp_path.iterdir())
 
 
-def test_tests_are_skipped_for_what_a_handout_lacks_alone(handout: Path) -> None:
+def test_tests_are_skipped_for_what_a_handout_lacks_alone(handout: Path, tmp_path: Path) -> None:
     for text in (
         "error: no variant 'm3', which is 'layers/custom'",
         "find('m2')",
@@ -235,6 +235,11 @@ def test_tests_are_skipped_for_what_a_handout_lacks_alone(handout: Path) -> None
         assert absent.LEFT_OUT in absent.why_absent(text, handout), text
     for text in ("assert 1 == 2", "find('m1')", "m1/direct differs", "test_check.py", "no variant 'zzz'"):
         assert not absent.why_absent(text, handout), text
+    assert not absent.why_absent("mine/m2/unroll_gemm differs", handout), "it is the student's"
+    shutil.copy(handout / RECORD, tmp_path)
+    shutil.copytree(ROOT / "layers/custom", tmp_path / "layers/custom")
+    assert not absent.why_absent("'m3' differs: layers/custom", tmp_path), "the student has written it"
+    assert absent.why_absent("m3/fusion differs", tmp_path)
     assert not absent.why_absent("find('m3/fusion')"), "in the repository itself"
 
 
