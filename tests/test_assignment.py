@@ -70,6 +70,12 @@ def test_a_sheet_says_how_it_is_graded(tmp_path: Path) -> None:
         assert secret not in text
 
 
+def test_what_students_have_is_not_to_be_written() -> None:
+    text = sheet("gemm", kept=["m1/direct", "gemm/v0_naive", "gemm/v1_coalesced"])
+    assert re.findall(r"^\| `gemm/(v\d_\w+)`.* given \|$", text, re.MULTILINE) == ["v0_naive", "v1_coalesced"]
+    assert "python run.py new gemm/v2_tiled --from gemm/v1_coalesced " in text
+
+
 def test_a_variant_that_only_the_rubric_names(tmp_path: Path) -> None:
     (tmp_path / "rubric.toml").write_text(HIDDEN.replace("softmax/v1_warp", "softmax/mine"))
     text = sheet("softmax", rubric.load(tmp_path / "rubric.toml"))
