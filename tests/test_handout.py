@@ -214,6 +214,12 @@ def test_wrong_use(
     assert not list(tmp_path.iterdir())
 
 
+def test_what_git_does_not_track_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mini_dnn.handout.parts.tracked", lambda: ["milestones/m1/direct/variant.py"])
+    with pytest.raises(MiniDnnError, match=r"track milestones/m1/cpu/variant\.py, \S+/direct/kernel\.cu, "):
+        divide(["m1"])
+
+
 def test_a_handout_that_would_tell_is_not_written(
     parts: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
