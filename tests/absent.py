@@ -61,5 +61,6 @@ def absent(root: Path = ROOT) -> re.Pattern[str] | None:
 def why_absent(text: str, root: Path = ROOT) -> str:
     """Explain why a test that failed with this text cannot pass here; empty if it should pass."""
     pattern = absent(root)
-    match = pattern.search(text) if pattern else None
+    inside = text.replace(str(root), "")  # the copy itself may be in a folder such as course/
+    match = pattern.search(inside) if pattern else None
     return f"{LEFT_OUT}: {match[0]}" if match else ""

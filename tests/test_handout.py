@@ -242,10 +242,13 @@ def test_tests_are_skipped_for_what_a_handout_lacks_alone(handout: Path, tmp_pat
     for text in ("assert 1 == 2", "find('m1')", "m1/direct differs", "test_check.py", "no variant 'zzz'"):
         assert not absent.why_absent(text, handout), text
     assert not absent.why_absent("mine/m2/unroll_gemm differs", handout), "it is the student's"
-    shutil.copy(handout / RECORD, tmp_path)
-    shutil.copytree(ROOT / "layers/custom", tmp_path / "layers/custom")
-    assert not absent.why_absent("'m3' differs: layers/custom", tmp_path), "the student has written it"
-    assert absent.why_absent("m3/fusion differs", tmp_path)
+    copy = tmp_path / "course"  # a folder of this name is also left out
+    shutil.copytree(ROOT / "layers/custom", copy / "layers/custom")
+    shutil.copy(handout / RECORD, copy)
+    assert not absent.why_absent("'m3' differs: layers/custom", copy), "the student has written it"
+    assert not absent.why_absent(f"{copy}/mine/m2/unroll_gemm/kernel.cu:3: error", copy)
+    assert absent.why_absent("m3/fusion differs", copy)
+    assert absent.why_absent(f"{copy}/course/rubric.toml", copy)
     assert not absent.why_absent("find('m3/fusion')"), "in the repository itself"
 
 
