@@ -126,8 +126,8 @@ def tracked() -> list[str]:
     )
     if done.returncode:
         raise MiniDnnError(
-            f"{ROOT} is not a git checkout, so the list of its files is not known; clone the "
-            "repository with git"
+            f"git does not list the files of {ROOT} ({done.stderr.strip()}); a handout is made from a clone "
+            "of the repository"
         )
     return [name for name in done.stdout.split("\0") if name and (ROOT / name).is_file()]
 
