@@ -63,11 +63,17 @@ def test_a_sheet_says_how_it_is_graded(tmp_path: Path) -> None:
     assert "all at 0.25 times the time of `softmax/v0_naive` or less, none at 1 times" in text
     assert "Published shapes, for `--shapes`: `3,7`, `130,5`." in text
     assert "7 s and" in text
-    assert "Hand in `mine/`, with" in text
+    assert "Hand in `mine/`, with your variants.\n- Git ignores `mine/`." in text
     assert "run.py new softmax/v1_warp --from m1/direct" in text, "what students have"
     assert "## Questions for your report\n\n1. How many bytes does `v0` request" in text
     for secret in ("1025", "711712", "1033"):
         assert secret not in text
+
+
+def test_what_students_have_is_not_to_be_written() -> None:
+    text = sheet("gemm", kept=["m1/direct", "gemm/v0_naive", "gemm/v1_coalesced"])
+    assert re.findall(r"^\| `gemm/(v\d_\w+)`.* given \|$", text, re.MULTILINE) == ["v0_naive", "v1_coalesced"]
+    assert "python run.py new gemm/v2_tiled --from gemm/v1_coalesced " in text
 
 
 def test_a_variant_that_only_the_rubric_names(tmp_path: Path) -> None:

@@ -181,11 +181,23 @@ def test_variants_of_several_operations(tmp_path: Path, capsys: pytest.CaptureFi
             "--shapes already contains the sizes of the batches",
         ),
         (["softmax", "--shapes", "3,5", "--at", "tokens"], "use only one of them"),
+        (["--impl", "m3/cublas"], "m3/cublas needs a GPU: "),
     ],
 )
 def test_wrong_use(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", *words, "--device", "emulator"]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_of_all_variants_those_that_cannot_run_are_left_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(verb, "names", lambda op: ["m3/cublas", "m1/direct"])
+    monkeypatch.setattr(verb, "mine", lambda op: [])
+    assert main(["bench", "--shapes", "1,1,5,4,2,3,3", "--device", "emulator"]) == 0
+    printed = capsys.readouterr().out
+    assert "\nleft out  m3/cublas needs a GPU: " in printed
+    assert re.findall(r"^(m\d/\w+) +1 ", printed, re.M) == ["m1/direct"]
 
 
 def test_bench_without_a_gpu_names_what_needs_none(

@@ -12,6 +12,8 @@ from mini_dnn import progress
 from mini_dnn.checking.check import check
 from mini_dnn.cli import main
 from mini_dnn.device.emulator.checked import CheckedEmulator, KernelError
+from mini_dnn.device.emulator.explain import explain_endless
+from mini_dnn.device.finding import Party
 from mini_dnn.ops.conv2d import ConvShape
 from mini_dnn.variant import Variant, find
 from mini_dnn.variant.plan import Launch
@@ -58,6 +60,12 @@ def test_the_limit_is_on_the_steps_of_a_block(tmp_path: Path) -> None:
         kernels("sums", (1,), (1,), out, np.int32(600))
     assert error.value.finding.kind == "endless"
     assert "1,000" in error.value.finding.what
+
+
+def test_only_some_places_of_its_threads_are_listed() -> None:
+    places = "\n".join(f"  threads {i} run at (k.cu:{i})" for i in range(20))
+    finding = explain_endless("made 9 accesses", places, find("m1").source, "spins", Party(None, (0,), ()))
+    assert finding.notes[::8] == ("thread 0 runs at (k.cu:0)", "other threads are at 12 other places")
 
 
 def test_other_shapes_are_not_tried_after_an_endless_loop(tmp_path: Path) -> None:

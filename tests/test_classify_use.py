@@ -46,12 +46,12 @@ def test_files_that_exist_are_left_alone(
     assert json.loads(mine.read_text())["classified"] == 1
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, MiniDnnError("damaged")])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MiniDnnError])
 def test_nothing_is_written_half(
-    error: BaseException, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    error: type[BaseException], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*args: object, **more: object) -> None:
-        raise error
+        raise error("damaged")
 
     monkeypatch.setattr(answers, "top", broken)
     out = tmp_path / "out"

@@ -96,7 +96,7 @@ def test_commands_have_real_verbs_and_flags(page: Path, capsys: pytest.CaptureFi
 def test_commands_are_found() -> None:
     found = commands(ROOT / "README.md")
     assert "--batch 1000 --impl m2 --check" in found
-    assert "list" in found
+    assert "list softmax" in found
 
 
 def test_every_verb_says_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ import pytest
 from emulator_kernels import FOLDER, Kernels
 
 from mini_dnn.device.emulator import EmulatorDevice
-from mini_dnn.device.emulator.messages import GROUPS_HINT
+from mini_dnn.device.emulator.messages import GROUPS_HINT, explained
 from mini_dnn.device.emulator.runtime_build import INCLUDE
 from mini_dnn.device.nvcc import build_cubin, find_nvcc
 from mini_dnn.errors import CompileError, LaunchError
@@ -106,6 +106,19 @@ def test_what_is_not_there_says_what_to_write(
     with pytest.raises(CompileError) as error:
         emulator.compile(tmp_path / "kernel.cu", {})
     assert words in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("message", "hints"),
+    [
+        ("k.cu:1:2: error: 'tex2D' was not declared in this scope", ["tex2D"]),
+        ("cooperative_groups/memcpy_async.h:2:2: error: #error use another", []),
+    ],
+)
+def test_hints_for_what_needs_one(message: str, hints: list[str]) -> None:
+    text = explained(message, Path("wrapper.cpp"), Path("k.cu"))
+    assert text.startswith(message)
+    assert re.findall(r"If nvcc accepts (\w+)|emulator supports", text) == hints
 
 
 def test_the_message_and_the_page_name_all_members_of_tiles() -> None:

@@ -6,13 +6,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mini_dnn.device import open_device
 from mini_dnn.device.emulator.counted import CountedArray, CountedLaunch, Place
 from mini_dnn.device.emulator.counted_interface import LANES, RECORD, EventKind, Space
+from mini_dnn.errors import LaunchError
+from mini_dnn.explain import collect
 from mini_dnn.explain.blocks import Tables, encode, footprints, position
 from mini_dnn.explain.collect import worth_a_look
 from mini_dnn.explain.kernels import Trace
 from mini_dnn.explain.page import level
 from mini_dnn.explain.steps import flights, steps, wavefronts
+from mini_dnn.ops.conv2d import LAYERS
+from mini_dnn.profiling import emulated, workload
+from mini_dnn.variant import find
 
 SOURCE = Path(__file__).parent / "kernels" / "memory.cu"
 ALL = 0xFFFFFFFF
@@ -154,3 +160,18 @@ def test_room_is_shared_out() -> None:
     assert level([10, 10], 100) == 10
     assert level([10, 1000, 1000], 110) == 50
     assert level([], 5) == 0
+
+
+def test_a_kernel_that_fails_is_to_be_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise LaunchError("it failed")
+
+    variant, problem, device = find("m1"), LAYERS["conv1"].with_batch(1), open_device("emulator")
+    for module, run in (
+        (collect, lambda: collect.collect(variant, problem)),
+        (emulated, lambda: emulated.count(variant, problem)),
+        (workload, lambda: workload.solve(variant, [(problem, {})], device)),
+    ):
+        monkeypatch.setattr(module, "run", fail)
+        with pytest.raises(LaunchError, match=f"failed. Find .* check m1/direct --shapes {problem.text}"):
+            run()

@@ -124,6 +124,8 @@ def test_what_a_submission_without_a_variant_holds_is_reported(tmp_path: Path) -
     (one.folder / "hw.zip").touch()
     assert "holds hw.zip; hw.zip is not unpacked" in one.missing("layers/custom", asked)
     assert digest(one, asked) != first
+    (one.folder / "mine/tiled_direct").mkdir(parents=True)
+    assert "; move mine/tiled_direct to mine/m1/tiled_direct, " in one.missing("m1/tiled_direct", asked)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +178,7 @@ def asked(tmp_path: Path) -> Rubric:
 @pytest.mark.parametrize(
     ("variants", "said"),
     [
-        (["layers/custom", "m1/cpu"], ""),
+        (["layers/custom", "mine/m1/cpu"], ""),
         (["layers/custom"], "no entry for m1/cpu"),
         ([], "there is no log.jsonl"),
     ],
@@ -189,7 +191,8 @@ def test_the_work_log_has_an_entry_for_each_variant(
         shutil.copytree(ROOT / name, top / "project" / name)
     one = Submission("ann", top)
     before = digest(one, asked)
-    logged(top / "project", *variants)
+    (top / "project/mine").mkdir()
+    logged(top / "project/mine", *variants)
     assert asked.log is not None
     check = log.look(one, asked, asked.log)
     assert (check.status, check.points, check.max_points) == (

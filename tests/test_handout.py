@@ -15,6 +15,7 @@ import pytest
 
 from mini_dnn.cli import main
 from mini_dnn.errors import MiniDnnError
+from mini_dnn.grading import rubric
 from mini_dnn.handout.copy import RECORD, write
 from mini_dnn.handout.pages import broken_links, word_of
 from mini_dnn.handout.parts import Parts, divide
@@ -57,6 +58,8 @@ def test_what_a_handout_has(handout: Path) -> None:
     record = json.loads((handout / RECORD).read_text())
     assert record["kept"] == ["m1/cpu", "m1/direct", "m1/tiled_direct"]
     assert sorted([*record["kept"], *record["left"]]) == sorted(names())
+    timed = [asked for name in rubric.presets() if (asked := rubric.load(name).performance)]
+    assert {asked.reference for asked in timed} <= {None, *record["kept"]}
     found = files_of(handout)
     assert [
         name for name in found if name.endswith("variant.py") and name.startswith(("mile", "lay", "lad"))
@@ -211,6 +214,12 @@ def test_wrong_use(
     assert not list(tmp_path.iterdir())
 
 
+def test_what_git_does_not_track_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mini_dnn.handout.parts.tracked", lambda: ["milestones/m1/direct/variant.py"])
+    with pytest.raises(MiniDnnError, match=r"track milestones/m1/cpu/variant\.py, \S+/direct/kernel\.cu, "):
+        divide(["m1"])
+
+
 def test_a_handout_that_would_tell_is_not_written(
     parts: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,7 +229,7 @@ def test_a_handout_that_would_tell_is_not_written(
     assert not list(tmp_path.iterdir())
 
 
-def test_tests_are_skipped_for_what_a_handout_lacks_alone(handout: Path) -> None:
+def test_tests_are_skipped_for_what_a_handout_lacks_alone(handout: Path, tmp_path: Path) -> None:
     for text in (
         "error: no variant 'm3', which is 'layers/custom'",
         "find('m2')",
@@ -232,6 +241,14 @@ def test_tests_are_skipped_for_what_a_handout_lacks_alone(handout: Path) -> None
         assert absent.LEFT_OUT in absent.why_absent(text, handout), text
     for text in ("assert 1 == 2", "find('m1')", "m1/direct differs", "test_check.py", "no variant 'zzz'"):
         assert not absent.why_absent(text, handout), text
+    assert not absent.why_absent("mine/m2/unroll_gemm differs", handout), "it is the student's"
+    copy = tmp_path / "course"  # a folder of this name is also left out
+    shutil.copytree(ROOT / "layers/custom", copy / "layers/custom")
+    shutil.copy(handout / RECORD, copy)
+    assert not absent.why_absent("'m3' differs: layers/custom", copy), "the student has written it"
+    assert not absent.why_absent(f"{copy}/mine/m2/unroll_gemm/kernel.cu:3: error", copy)
+    assert absent.why_absent("m3/fusion differs", copy)
+    assert absent.why_absent(f"{copy}/course/rubric.toml", copy)
     assert not absent.why_absent("find('m3/fusion')"), "in the repository itself"
 
 

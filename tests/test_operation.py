@@ -34,6 +34,7 @@ points = {{ correct = 1, checked = 1 }}
 """
 
 
+@pytest.mark.whole
 def test_the_example_of_contributing_is_the_code_of_this_repository() -> None:
     page = (ROOT / "CONTRIBUTING.md").read_text()
     section = page.split("## An operation in ten minutes")[1].split("\n## ")[0]

@@ -11,7 +11,7 @@ from mini_dnn.paths import ROOT
 
 BIN = Path(sys.executable).parent
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-CPP = ("*.cu", "*.cuh", "*.h", "*.hpp", "*.cpp")
+CPP = ("*.cu", "*.cuh", "*.h", "*.hpp", "*.cpp", ":!mine/")  # students commit theirs to hand them in
 
 
 def assert_passes(*words: object) -> None:

@@ -73,6 +73,8 @@ def test_findings_and_errors_are_logged_and_wrong_use_is_not(log: Path, tmp_path
 
 def test_the_environment_names_a_log(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["run", "cpu", "--shapes", SIZES]
+    log = log.parent / "mine" / log.name
+    monkeypatch.setattr("mini_dnn.measuring.work_log.ROOT", log.parents[1])  # without mine/, like a new clone
     monkeypatch.setenv(VARIABLE, str(log))
     assert main(words) == 0
     assert [one.variant for one in read(log).entries] == ["m1/cpu"]

@@ -143,7 +143,7 @@ def _parser(named: Iterable[str]) -> argparse.ArgumentParser:
     parser = Parser(
         prog="run.py",
         description="Small networks whose heavy layers run in CUDA kernels that you can read.",
-        epilog=f"Flags without a verb belong to '{DEFAULT_VERB}': run.py --batch 10000 --impl m3",
+        epilog=f"Flags without a verb belong to '{DEFAULT_VERB}': run.py --batch 10000 --impl m1",
     )
     verbs = parser.add_subparsers(title="verbs", required=True, metavar="VERB")
     for name in named:

@@ -23,8 +23,8 @@ from mini_dnn.measuring.layerwise import LAYER
 from mini_dnn.measuring.measure import UNSETTLED, Setting
 from mini_dnn.measuring.records import Row, Skipped
 from mini_dnn.measuring.work_log import Tried
-from mini_dnn.running.runnable import check_runnable
-from mini_dnn.variant import Variant, find, mine, names
+from mini_dnn.running.runnable import divided
+from mini_dnn.variant import Variant, default_of, find, mine, names
 from mini_dnn.work import EXECUTORS, find_engine, read_profile
 
 BATCHES = "100,1000,10000"
@@ -107,20 +107,22 @@ def run(args: argparse.Namespace) -> int:
     asked = _asked(args, variants, batches)
     if args.executor:
         return _elsewhere(args, variants, asked)
-    with closing(_device(args.device)) as device, logged(args, variants) as trial:
-        for variant in variants:
-            check_runnable(variant, device)
-        program = Program.load(args.data, args.data_dir) if asked.in_network else None
-        if program:
-            program.check_batch(max(asked.batches))
-            program.check_memory(max(asked.batches), checked=True)
-        print(f"device    {device.description}")
-        if program:
-            print(f"data      {program.data.name}, {program.data.origin}")
-        setting = Setting(device, replace(PUBLISHED, budget_s=args.budget), CHECKED)
-        bench = Bench(setting, program.data.name if program else RANDOM, _printer(asked, trial))
-        trial.device, trial.verdict = device.description, "measured; agrees with float64"
-        _measure(bench, program, asked, args)
+    with closing(_device(args.device)) as device:
+        able, needs = divided(variants, device)
+        if needs and ALL not in (args.impl or [ALL]):
+            raise DeviceError(needs[0])
+        print("\n".join([f"device    {device.description}", *(f"left out  {need}" for need in needs)]))
+        asked = _asked(args, able, batches)
+        with logged(args, able) as trial:
+            program = Program.load(args.data, args.data_dir) if asked.in_network else None
+            if program:
+                program.check_batch(max(asked.batches))
+                program.check_memory(max(asked.batches), checked=True)
+                print(f"data      {program.data.name}, {program.data.origin}")
+            setting = Setting(device, replace(PUBLISHED, budget_s=args.budget), CHECKED)
+            bench = Bench(setting, program.data.name if program else RANDOM, _printer(asked, trial))
+            trial.device, trial.verdict = device.description, "measured; agrees with float64"
+            _measure(bench, program, asked, args)
     if args.out:
         print(f"written to {args.out}")
     return 0
@@ -212,7 +214,7 @@ def _variants(args: argparse.Namespace, serving: bool) -> list[Variant]:
     if args.op and args.op not in ops.names():
         args.op, args.impl = None, [_variant_name(args.op), *(args.impl or ())]
     op = ops.find(args.op).name if args.op else None
-    default = [ops.find(op or LAYER).default] if serving else [ALL]
+    default = [default_of(op or LAYER, ops.find(op or LAYER).default)] if serving else [ALL]
     chosen = [name for given in args.impl or default for name in given.split(",") if name]
     chosen = [*names(op or LAYER), *mine(op or LAYER)] if ALL in chosen else chosen
     variants = [find(name) for name in chosen]
@@ -249,11 +251,10 @@ def _asked(args: argparse.Namespace, variants: Sequence[Variant], batches: Seque
     elsewhere = args.op or args.at or args.shapes
     in_network = [] if elsewhere else [variant for variant in variants if variant.op == LAYER]
     at_random = [variant for variant in variants if variant not in in_network]
-    sizes: Sequence[int | None] = batches or [None]
     problems = [
         (op, name, problem)
         for op in dict.fromkeys(variant.op for variant in at_random)
-        for batch in sizes
+        for batch in batches or (None,)
         for name, problem in problems_of(ops.find(op), args.at, args.shapes, batch).items()
     ]
     return Asked(in_network, batches or _batches(BATCHES), at_random, problems)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from mini_dnn import ops
 from mini_dnn.cli import bench_gpus
 from mini_dnn.datasets import SEND
 from mini_dnn.device import open_device
@@ -22,7 +23,7 @@ from mini_dnn.measuring.served import forms
 from mini_dnn.measuring.serving import ENTRIES, GROWTH, REQUESTS, Service, ServingBench
 from mini_dnn.measuring.serving_records import Growth, Latency, Throughput
 from mini_dnn.running.runnable import check_runnable
-from mini_dnn.variant import Variant, find
+from mini_dnn.variant import Variant, default_of, find
 
 MEASURES = ("latency", "growth", "throughput")
 
@@ -60,7 +61,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--growth",
         action="store_true",
-        help="op times at batches of 1 to 100,000 random images (or --batch), also of --impl (default m3)",
+        help="op times at batches of 1 to 100,000 random images (or --batch), also of --impl (default "
+        f"{default_of(ops.DEFAULT, ops.find(ops.DEFAULT).default)})",
     )
     group.add_argument(
         "--throughput", action="store_true", help="images per second in batches of 10,000 (or --batch)"

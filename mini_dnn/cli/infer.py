@@ -44,7 +44,7 @@ from mini_dnn.progress import told_of_silence
 from mini_dnn.running.compute import best
 from mini_dnn.running.runnable import check_runnable
 from mini_dnn.running.timing import NO_TIMING, Timing
-from mini_dnn.variant import Variant, find
+from mini_dnn.variant import Variant, default_of, find
 
 BATCH = 10000
 # Flags that need test images
@@ -75,8 +75,8 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--impl",
         help="the variant that runs the network's convolutions or attention: a name from 'run.py list', or a "
-        "path (default m3; for attention the best one for the device; cpu is NumPy, and the default of "
-        "resnet18)",
+        f"path (default {default_of(LAYER, MODELS['lenet'].impl)}; for attention the best one for the "
+        "device; cpu is NumPy, and the default of resnet18)",
     )
     parser.add_argument(
         "--device", choices=DEVICES, default="auto", help="default auto: the GPU if there is one"
@@ -99,7 +99,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--linear",
         metavar="NAME|PATH",
-        help="run linear layers in a variant of the matrix product, such as gemm/v3 (default: NumPy)",
+        help="run linear layers in a variant that 'run.py list gemm' shows, or in a path's (default: NumPy)",
     )
     parser.add_argument(
         "--send",

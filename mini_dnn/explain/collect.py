@@ -10,6 +10,7 @@ from mini_dnn.device.emulator.counted import CountedEmulator, CountedLaunch
 from mini_dnn.device.emulator.emulator import EmulatorDevice
 from mini_dnn.errors import UsageError
 from mini_dnn.explain.kernels import Counted, counted
+from mini_dnn.measuring.measure import pointing_to_check
 from mini_dnn.running.runner import run
 from mini_dnn.variant import Variant
 from mini_dnn.variant.plan import Launch
@@ -50,7 +51,10 @@ def collect(variant: Variant, problem: Any, seed: int = 0, threads: int | None =
         if isinstance(step, Launch)
         for block in worth_a_look(step.grid)
     }
-    with closing(CountedEmulator(threads, blocks=blocks, records=MOST_RECORDS)) as device:
+    with (
+        closing(CountedEmulator(threads, blocks=blocks, records=MOST_RECORDS)) as device,
+        pointing_to_check(variant, problem),
+    ):
         run(variant, problem, variant.operation.inputs(problem, seed), device)
         launches: Sequence[CountedLaunch] = device.launches
     if not launches:

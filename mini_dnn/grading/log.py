@@ -9,6 +9,7 @@ from mini_dnn.grading.confined.process import SubmissionError
 from mini_dnn.grading.grades import FAILED, PASSED, SKIPPED, Check
 from mini_dnn.grading.submission import Submission
 from mini_dnn.measuring.work_log import parse
+from mini_dnn.variant.folders import MINE
 
 NAME = "work log"
 
@@ -33,7 +34,7 @@ def _read(one: Submission, rubric: Rubric, asked: Log) -> tuple[str, str]:
         there = [v.name for v in rubric.variants if one.variant(v.name, rubric)]
     except SubmissionError as error:
         return str(error), ""
-    tried = {entry.variant for entry in log.entries}
+    tried = {entry.variant.removeprefix(f"{MINE}/") for entry in log.entries}
     # While it is being worked on, the folder of a single variant may have any name
     lacking = [name for name in there if not (tried if single else name in tried)]
     count = len(log.damaged)

@@ -59,10 +59,13 @@ class Submission:
         SubmissionError
             The log is a link or not a file, cannot be read, or is too large.
         """
-        path = self._top(rubric) / rubric.log.file if rubric.log else None
-        if path is None or not os.path.lexists(path):
+        if rubric.log is None:
             return None
-        if path.is_symlink():
+        top, file = self._top(rubric), rubric.log.file
+        path = next((path for path in (top / file, top / MINE / file) if os.path.lexists(path)), None)
+        if path is None:
+            return None
+        if path.is_symlink() or path.parent.is_symlink():
             raise SubmissionError(f"{path.name} is a symbolic link; submit the file itself")
         text = read_file(path, path.name)
         if len(text) > MAX_BYTES:
@@ -87,6 +90,9 @@ class Submission:
             )
         held = [path.name for path in _visible(self._top(rubric))]
         listed = ", ".join(held[:MAX_LISTED]) + ", …" * (len(held) > MAX_LISTED)
+        short = Path(MINE, Path(name).name)  # where `run.py new --exercise` makes a copy of the variant
+        if (self._top(rubric) / short).is_dir():
+            return f"there is no {name}; move {short} to {MINE}/{name}, where it is expected"
         packed = [one for one in held if one.lower().endswith(ARCHIVES)]
         return (
             f"there is no {name}; submit that folder, with variant.py and kernel.cu. "

@@ -83,7 +83,7 @@ def divide(keep: Iterable[str]) -> Parts:
     UsageError
         There is no variant with such a name, or no variant that the program can run is left.
     MiniDnnError
-        This is not a git checkout.
+        This is not a git checkout, or git does not track a file of a variant that is kept.
     """
     kept = given(keep, "--keep")
     if not _runnable(kept):
@@ -105,6 +105,9 @@ def divide(keep: Iterable[str]) -> Parts:
             gone.add(name)
         out = name in gone or _is_left_out(name, kept, folders)
         (absent if out else files).append(name)
+    wanted = {path.relative_to(ROOT).as_posix() for path in needed} | {f"{at}/variant.py" for at in folders}
+    if lost := sorted(wanted - {*files}):
+        raise MiniDnnError(f"git does not track {', '.join(lost)}, which a handout copies; use 'git add'")
     tellers = leaks((name for name in files), only_left, needed)
     return Parts(
         kept,
@@ -123,8 +126,8 @@ def tracked() -> list[str]:
     )
     if done.returncode:
         raise MiniDnnError(
-            f"{ROOT} is not a git checkout, so the list of its files is not known; clone the "
-            "repository with git"
+            f"git does not list the files of {ROOT} ({done.stderr.strip()}); a handout is made from a clone "
+            "of the repository"
         )
     return [name for name in done.stdout.split("\0") if name and (ROOT / name).is_file()]
 

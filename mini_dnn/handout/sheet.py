@@ -66,7 +66,7 @@ def sheet(group: str, rubric: Rubric | None = None, kept: Collection[str] | None
         f"# {_title(text, group)}",
         "",
         *_what(operation),
-        *_variants(variants),
+        *_variants(variants, kept or ()),
         *_commands([variant for variant, _ in variants], names() if kept is None else kept),
         *(_grading(asked, rubric) if rubric else ()),
         *_questions(text),
@@ -118,14 +118,14 @@ def _what(operation: Operation) -> Iterator[str]:
     )
 
 
-def _variants(variants: Sequence[tuple[Variant, VariantRubric]]) -> Iterator[str]:
+def _variants(variants: Sequence[tuple[Variant, VariantRubric]], given: Collection[str]) -> Iterator[str]:
     yield from ("## What to write", "")
     yield (
         "A variant is a folder: `kernel.cu` contains the kernels, and `variant.py` describes the launches."
     )
     yield from ("", "| folder | idea | parent | precision | |", "| --- | --- | --- | --- | --- |")
     for variant, one in variants:
-        need = "required" if one.required else "optional"
+        need = "given" if variant.name in given else "required" if one.required else "optional"
         cells = (f"`{variant.name}`", variant.idea.replace("|", "¦"), _code(variant.parent), one.precision)
         yield f"| {' | '.join(cells)} | {need} |"
     yield ""
@@ -134,8 +134,8 @@ def _variants(variants: Sequence[tuple[Variant, VariantRubric]]) -> Iterator[str
 def _commands(variants: Sequence[Variant], kept: Collection[str]) -> Iterator[str]:
     yield from ("## How to work", "", "```sh")
     starts = [(variant, _start(variant, kept)) for variant in variants]
-    able = (one for one in starts if one[0].plan and not one[0].needs_gpu and one[0].name != one[1])
-    variant, parent = next(able, starts[0])
+    able = [one for one in starts if one[0].plan and not one[0].needs_gpu and one[0].name != one[1]]
+    variant, parent = next((one for one in able if one[0].name not in kept), (able or starts)[0])
     own = _place(variant.name)
     commands = {f"python run.py new {variant.name} --from {parent}": f"creates {own}, a copy of {parent}"}
     if variant.op == ops.DEFAULT:  # the emulator takes too long for the problems of most others
@@ -191,8 +191,11 @@ def _grading(asked: Sequence[VariantRubric], rubric: Rubric) -> Iterator[str]:
         )
     yield f"- **Limits**: {rubric.limits.seconds:g} s and {rubric.limits.memory_mb:,} MB for each check."
     yield "- A variant that fails `correct` or a hidden test gets no points for performance."
-    folders = dict.fromkeys(f"`{_place(one.name).partition('/')[0]}/`" for one in asked)
-    yield from (f"- Hand in {' and '.join(folders)}, with your variants.", "")
+    folders = dict.fromkeys(f"{_place(one.name).partition('/')[0]}/" for one in asked)
+    yield f"- Hand in {' and '.join(f'`{folder}`' for folder in folders)}, with your variants."
+    if f"{MINE}/" in folders:
+        yield f"- Git ignores `{MINE}/`. To hand it in with git, use `git add -f {MINE}`."
+    yield ""
     shapes = ", ".join(f"`{problem.text}`" for problem in rubric.correct.problems)
     yield from (f"Published shapes, for `--shapes`: {shapes}.", "")
 

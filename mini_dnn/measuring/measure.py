@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -113,14 +114,11 @@ def measure(variant: Variant, name: str, problem: Any, arrays: Arrays, setting: 
     """
     device = None if variant.host else setting.device
     most = None if device and device.has_clock else PART
-    with Bar(name, problem.batch) as bar, Watch(device) as watch:
-        try:
-            if setting.several:
-                result: Result = run_on_several(variant, problem, arrays, setting.several, setting.timing)
-            else:
-                result = run(variant, problem, arrays, device, setting.timing, most, bar.update)
-        except LaunchError as error:
-            raise LaunchError(f"{error}. {_next(variant, problem)}") from error
+    with Bar(name, problem.batch) as bar, Watch(device) as watch, pointing_to_check(variant, problem):
+        if setting.several:
+            result: Result = run_on_several(variant, problem, arrays, setting.several, setting.timing)
+        else:
+            result = run(variant, problem, arrays, device, setting.timing, most, bar.update)
     what = f"{variant.name}, {name}"
     for output, values in result.outputs.items():
         _refuse_nan(problem.arrays[output].without_gap(values), what, _next(variant, problem))
@@ -142,6 +140,15 @@ def measure(variant: Variant, name: str, problem: Any, arrays: Arrays, setting: 
             raise CheckError(f"{what}: {comparison}{why}. {_next(variant, problem)}")
     host = load() if variant.host else None
     return Measured(variant, name, problem, result, comparison, watch.state, host)
+
+
+@contextmanager
+def pointing_to_check(variant: Variant, problem: Any) -> Iterator[None]:
+    """Append the command that finds the cause to the message of a launch that fails."""
+    try:
+        yield
+    except LaunchError as error:
+        raise LaunchError(f"{error}. {_next(variant, problem)}") from error
 
 
 def _next(variant: Variant, problem: Any) -> str:

@@ -21,7 +21,8 @@ from msgspec import Meta
 from mini_dnn.errors import DataError, MiniDnnError, UsageError, reason
 from mini_dnn.measuring import strict
 from mini_dnn.measuring.records import Finite, Hash, Level, Name, Positive, Started, Words, check_started
-from mini_dnn.paths import read_regular
+from mini_dnn.paths import ROOT, read_regular
+from mini_dnn.variant.folders import MINE
 
 VERSION = 1
 MARK = "work_log"  # the field with the version; no other file of mini_dnn has it
@@ -93,6 +94,9 @@ def check_log(path: Path) -> None:
         The file contains something else, is not a regular file, or cannot be written.
     """
     folder = path.resolve().parent
+    if folder == ROOT / MINE:  # a fresh clone lacks it
+        with suppress(OSError):
+            folder.mkdir(exist_ok=True)
     if not folder.is_dir():
         raise UsageError(f"--log {path}: there is no folder {folder}; create it first")
     if path.exists():

@@ -17,6 +17,7 @@ from mini_dnn.device.emulator.compiler import find_compiler
 from mini_dnn.device.emulator.counted import CountedEmulator
 from mini_dnn.device.emulator.emulator import EmulatorModule
 from mini_dnn.errors import MiniDnnError
+from mini_dnn.measuring.measure import pointing_to_check
 from mini_dnn.profiling import advice
 from mini_dnn.profiling.bracket import Bracket, Larger, bracket, enlarged, moved_bytes, together
 from mini_dnn.profiling.counters import SECTOR_BYTES, SHARED_ACCESSES, Access, Counters
@@ -86,7 +87,8 @@ def count(
     """
     with closing(CountedEmulator(threads) if arch >= CountedEmulator.arch else _Older(threads)) as device:
         device.arch, device.max_shared_bytes = arch, shared_limit(arch)
-        run(variant, problem, variant.operation.inputs(problem, seed=0), device)
+        with pointing_to_check(variant, problem):
+            run(variant, problem, variant.operation.inputs(problem, seed=0), device)
         return tuple(counters(device.launches))
 
 

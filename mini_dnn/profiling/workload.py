@@ -16,6 +16,7 @@ from mini_dnn.device.base import Buffer, Device
 from mini_dnn.device.cuda import CudaDevice
 from mini_dnn.device.tools import CRASHED
 from mini_dnn.errors import DeviceError, LaunchError, MiniDnnError
+from mini_dnn.measuring.measure import pointing_to_check
 from mini_dnn.ops import Arrays
 from mini_dnn.running.runner import run
 from mini_dnn.variant import Variant, find
@@ -48,7 +49,8 @@ def solve(variant: Variant, given: Sequence[tuple[Any, Arrays]], device: Device)
     for problem, arrays in given:
         if isinstance(device, UnfilledCudaDevice):
             device.mapped = variant.planned(problem, device.max_shared_bytes).mapped
-        result = run(variant, problem, arrays, device)
+        with pointing_to_check(variant, problem):
+            result = run(variant, problem, arrays, device)
         if result.steps > 1:
             raise DeviceError(
                 f"{problem} does not fit the GPU's memory in one part, so more than {variant.name}'s "

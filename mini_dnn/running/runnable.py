@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from mini_dnn.device import Device
@@ -29,6 +30,19 @@ def check_runnable(variant: Variant | Planned, device: Device) -> None:
             f"{variant.name} needs a GPU of {needed}; this one is sm_{device.arch}. Use another variant, or "
             "--device emulator"
         )
+
+
+def divided(variants: Sequence[Variant], device: Device) -> tuple[list[Variant], list[str]]:
+    """Return the variants that a device can run, and for each of the others what it needs."""
+    able: list[Variant] = []
+    needs: list[str] = []
+    for variant in variants:
+        try:
+            check_runnable(variant, device)
+            able.append(variant)
+        except DeviceError as error:
+            needs.append(str(error))
+    return able, needs
 
 
 def runs_on(variant: Variant, device: Device, problem: Any) -> bool:

@@ -12,6 +12,7 @@ from mini_dnn.device.finding import Finding, Party, Place
 
 STUCK_PLACE = re.compile(r"\(([^():]*):(\d+)(?::\d+)?\)")
 THREADS = re.compile(r" *threads (?P<threads>[-\d, .]+) (?P<where>.*)")
+MOST_NOTES = 8  # places of threads in a finding about a block that does not end
 RUNS = re.compile(" runs? at ")
 ABSENT = re.compile(r"(?P<call>\S+) \S+ for the lanes of mask (?P<mask>\w+); absent: (?P<lanes>[-\d, .]+)")
 
@@ -54,7 +55,9 @@ def explain_endless(what: str, text: str, source: Path, kernel: str, me: Party) 
     runs = places_in([line for line in waits if RUNS.search(line)], source) or places_in(waits, source)
     own = replace(me, place=runs[0] if runs else None)
     what = f"a block {what} and did not finish: an endless loop, or threads that wait for each other"
-    return Finding("endless", what, kernel, own, cure=CURES["endless"], notes=waits)
+    more = len(waits) - MOST_NOTES
+    notes = waits if more <= 1 else (*waits[:MOST_NOTES], f"other threads are at {more} other places")
+    return Finding("endless", what, kernel, own, cure=CURES["endless"], notes=notes)
 
 
 def _waits(text: str) -> tuple[str, ...]:

@@ -19,8 +19,10 @@ GROUPS_HINT = (
     "match_any; and reduce with plus, less, greater, bit_and, bit_or and bit_xor. Write the rest with these, "
     "or with __syncthreads() and __shfl_sync()."
 )
-# Names that begin in this way are reserved for the compiler, so they are not the user's
-FUNCTION = re.compile(r"error: '(__\w+)' was not declared")
+# Names that begin in this way are CUDA's, so they are not the user's
+FUNCTION = re.compile(
+    r"error: '((?:__|cudaGridDependency|cudaTrigger|tex[123]D|surf[123]D)\w*)' was not declared"
+)
 FUNCTION_HINT = (
     "\nThe emulator has the common functions of CUDA, but not all. If nvcc accepts {name}, write it with "
     "other functions, at least under #ifdef MINI_DNN_EMULATOR."
@@ -53,7 +55,8 @@ def explained(messages: str, wrapper: Path, source: Path) -> str:
     text += PTX_HINT if re.search(r"\basm\b|Assembler messages", text) else ""
     named = ((FUNCTION, FUNCTION_HINT), (HEADER, HEADER_HINT), (HOST, HOST_HINT))
     hints = [hint.format(name=match[1]) for word, hint in named if (match := word.search(text))]
-    hints += [GROUPS_HINT] if GROUPS.search(text) and "static assertion" not in text else []
+    explains_itself = "static assertion" in text or "error: #error" in text
+    hints += [GROUPS_HINT] if GROUPS.search(text) and not explains_itself else []
     return text + "".join(hints)
 
 
