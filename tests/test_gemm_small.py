@@ -46,13 +46,15 @@ ODD_IN_TILES = [
     for number, problem in enumerate(ODD)
     if problem.layout == "nn" or (at + number) % 2 == 0
 ]
-COLUMNS = [  # columns of a matrix: whole or partial groups of eight, with k in one block or in several
+COLUMNS = [  # columns of a matrix: whole or partial pieces of eight, with k in one block or in several
     GemmShape(1, 200, 3000, "fp16", "fp16"),
     GemmShape(1, 99, 70, "bf16", "fp32", "nn", 2, 0.5, -1.5, 0, 104),
     GemmShape(77, 1, 600, "fp16", "fp16", "tt", 2, 1.0, 2.0, 80),
     GemmShape(136, 1, 40, "fp16", "bf16", "tn", 1, 1.0, 0.0, 0, 3),
     GemmShape(1, 3000, 300, "fp16", "fp16"),  # wider strips
     GemmShape(1, 5700, 130, "fp16", "fp16"),
+    GemmShape(1, 10, 768, "fp16", "fp16"),  # lines that start anywhere
+    GemmShape(77, 1, 600, "bf16", "bf16", "tt", 2, 1.0, 2.0, 79),
 ]
 ROWS = [  # rows of a matrix: whole pieces of eight, or a rest; eight elements of the vector at once, or one
     GemmShape(77, 1, 1104, "fp16", "fp16"),
@@ -123,7 +125,7 @@ def test_no_finding_in_checked_mode(problem: GemmShape, tile: Any, monkeypatch: 
 
 @pytest.mark.exhaustive
 def test_products_with_a_vector_have_no_finding() -> None:
-    report = check(RUNG, [*COLUMNS[:2], ROWS[1]])
+    report = check(RUNG, [*COLUMNS[:2], COLUMNS[-1], ROWS[1]])
     assert not report.findings
 
 

@@ -28,18 +28,24 @@ extern "C" __global__ void __launch_bounds__(COPIERS, 4)
   const In* const columns = x + entry * x_entry + line;
   float sum[8] = {};
   int at = from + thread_row;
-  // Loads MANY rows, and then adds them. Or FEW, of which some may be beyond k.
+  // Loads MANY rows, and then adds them. Or FEW, of which some may be beyond k. Or FEW, element by element.
   constexpr int MANY = 8, FEW = 4;
+  enum Manner { ALL, GUARDED, ELEMENTS };
   auto add = [&](auto which) {
-    constexpr bool guarded = decltype(which)::value;
-    constexpr int rows = guarded ? FEW : MANY;
+    constexpr int manner = decltype(which)::value, rows = manner == ALL ? MANY : FEW;
     Eight found[rows];
     In factor[rows];
 #pragma unroll
     for (int i = 0; i < rows; i++) {
       const int row = at + i * THREAD_ROWS;
-      const bool there = !guarded || row < to;
-      found[i] = there ? *reinterpret_cast<const Eight*>(columns + (long long)row * pitch) : Eight();
+      const bool there = manner == ALL || row < to;
+      const In* const eight = columns + (long long)row * pitch;
+      if constexpr (manner == ELEMENTS) {
+#pragma unroll
+        for (int j = 0; j < 8; j++) found[i].part[j] = there && line + j < lines ? eight[j] : In();
+      } else {
+        found[i] = there ? *reinterpret_cast<const Eight*>(eight) : Eight();
+      }
       factor[i] = there ? vector.v[(long long)row * v_step] : In();
     }
 #pragma unroll
@@ -48,19 +54,14 @@ extern "C" __global__ void __launch_bounds__(COPIERS, 4)
       for (int j = 0; j < 8; j++) sum[j] += float(found[i].part[j]) * float(factor[i]);
     at += rows * THREAD_ROWS;
   };
-  if (line + 8 <= lines) {
+  if (X_EIGHTS && line + 8 <= lines) {
 #pragma unroll 1
-    while (at + (MANY - 1) * THREAD_ROWS < to) add(std::false_type());
+    while (at + (MANY - 1) * THREAD_ROWS < to) add(std::integral_constant<int, ALL>());
 #pragma unroll 1
-    while (at < to) add(std::true_type());
-  }
-#pragma unroll 4
-  for (; line < lines && at < to; at += THREAD_ROWS) {  // the last lines, if they fill no piece of 8
-    const float factor = float(vector.v[(long long)at * v_step]);
-    const In* const eight = columns + (long long)at * pitch;
-#pragma unroll
-    for (int i = 0; i < 8; i++)
-      if (line + i < lines) sum[i] += float(eight[i]) * factor;
+    while (at < to) add(std::integral_constant<int, GUARDED>());
+  } else {
+#pragma unroll 1
+    while (line < lines && at < to) add(std::integral_constant<int, ELEMENTS>());
   }
 #pragma unroll
   for (int i = 0; i < 8; i++) of_rows[thread_row][8 * part + i] = sum[i];

@@ -177,11 +177,13 @@ def is_vector(p: GemmShape) -> bool:
 
 
 def by_vector(p: GemmShape) -> str:
-    """Whether a vector multiplies "columns" or "rows" of a matrix, in whole pieces of 16 bytes; else ""."""
+    """Whether a vector multiplies "columns" or "rows" of a matrix; rows only in whole pieces of 16 bytes."""
     x = int(p.m == 1)  # the matrix: 0 is a, 1 is b
-    if not is_vector(p) or p.pitches[x] % UNIT != 0:
+    if not is_vector(p):
         return ""
-    return "columns" if p.layout[x] == "tn"[x] else "rows"
+    if p.layout[x] == "tn"[x]:
+        return "columns"
+    return "rows" if p.pitches[x] % UNIT == 0 else ""
 
 
 def vector_step(p: GemmShape) -> int:
@@ -236,6 +238,7 @@ def defines(p: GemmShape) -> dict[str, int]:
         **{"IN_TYPE": CODES[p.dtype], "OUT_TYPE": CODES[p.out], "A_TURNED": a_turned, "B_TURNED": b_turned},
         **{"COPIERS": COPIERS, "ADDERS": ADDERS, "PARTS_OF_K": parts_of_k(p), "STRIP": strip(p)},
         "V_EIGHTS": vector_eights(p),
+        "X_EIGHTS": by_vector(p) != "columns" or p.pitches[int(p.m == 1)] % UNIT == 0,
     }
 
 
