@@ -9,7 +9,8 @@
 //           The products then run at the GPU's limit of power, which depends on the bits that are multiplied. (If all
 //           low halves are zero, the same instructions take 11 % less time.) From 2048 terms on, low halves therefore
 //           have 8 significant bits instead of 11. This adds errors of 2^-20 of a term, which do not depend on k, while
-//           those of fp32 sums grow with its square root: for 4096 terms, they are still twice as large.
+//           those of fp32 sums grow with its square root: for 4096 terms, they are still twice as large. A sum of which
+//           only a few terms are not zero has these errors as well, so a times the identity is only right to 1e-6.
 // Layout    as gemm/v9_fp32.
 // Mapping   split_columns: a cluster for 32 lines, whose blocks share k. split_rows: a block for each line. gemm: as
 //           gemm/v9_fp32. The three warps split the rows of a beyond the first band of tiles (split_late.cuh). A flag
