@@ -164,7 +164,7 @@ def test_the_distances_within_a_tile_that_starts_anywhere_are_below_2_30() -> No
     [
         GemmShape(1024, 1024, 1024, "fp16", "fp16"),
         GemmShape(511, 513, 515, "fp16", "fp16"),
-        GemmShape(1, 200, 3001, "fp16", "fp16", "nt"),  # a matrix with rows that are not aligned, and a vector
+        GemmShape(1, 200, 3001, "fp16", "fp16", "nt"),  # a matrix whose rows are not aligned, and a vector
     ],
     ids=lambda p: p.text,
 )
