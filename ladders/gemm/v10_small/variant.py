@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from functools import cache
 from math import ceil
 
-import numpy as np
-
 from mini_dnn.ops import Array
 from mini_dnn.ops.gemm import CODES, GemmShape
+from mini_dnn.plans import gemm_vectors
+from mini_dnn.plans.gemm_vectors import c_of
 from mini_dnn.variant import Call, Launch, TensorMap, Variant, ceil_div
 
 OTHERS = "gemm/v8_final"  # computes what the kernels here do not make faster
@@ -16,7 +16,6 @@ LINE = 64  # elements of 16 bits in a cache line
 UNIT = 8  # elements of 16 bits in 16 bytes, the smallest piece that the copy engine moves
 BAND = 16  # rows of tiles in a band; tiles are computed band after band
 ROWS_BYTES = 4 * 4096  # of four warps: rows of c before they are stored
-COPIERS = 256  # threads of a block that multiplies by a vector
 ADDERS = 64  # threads of a block that adds parts: so few that few sums occupy many multiprocessors
 SMALL, ANYWHERE, LONG, OTHER = range(4)  # kinds of tiles; OTHER is a tile of `OTHERS`
 
@@ -151,7 +150,7 @@ OF_OTHERS = (
 @cache
 def choose(p: GemmShape) -> Tile | None:
     """The tile that the model predicts to be fastest, or None if it is not one of `OWN`."""
-    if is_vector(p):
+    if gemm_vectors.is_vector(p):
         return None
     tile = min((t for t in (*OF_OTHERS, *OWN) if t.takes(p)), key=lambda t: t.clocks(p))
     return tile if tile in OWN else None
@@ -169,48 +168,6 @@ def pack_clocks(p: GemmShape) -> float:
         lines, length = p.arrays[name].shape[1] * p.batch, p.lengths["ab".index(name)]
         moved += 4 * lines * ceil_div(length, LINE) * LINE
     return PACK_CLOCKS + moved / PACK_BYTES_CLOCK if moved else 0
-
-
-def is_vector(p: GemmShape) -> bool:
-    """Whether an operand is a vector. Each element of the other one is then used only once."""
-    return p.m == 1 or p.n == 1
-
-
-def by_vector(p: GemmShape) -> str:
-    """Whether a vector multiplies "columns" or "rows" of a matrix; rows only in whole pieces of 16 bytes."""
-    x = int(p.m == 1)  # the matrix: 0 is a, 1 is b
-    if not is_vector(p):
-        return ""
-    if p.layout[x] == "tn"[x]:
-        return "columns"
-    return "rows" if p.pitches[x] % UNIT == 0 else ""
-
-
-def vector_step(p: GemmShape) -> int:
-    """The distance between two terms of the vector, in elements."""
-    v = int(p.m > 1)  # the vector: 0 is a, 1 is b
-    return 1 if p.layout[v] == "nt"[v] else p.pitches[v]
-
-
-def vector_eights(p: GemmShape) -> bool:
-    """Whether eight terms of the vector can be read at once, in each entry of the batch."""
-    v = int(p.m > 1)
-    entry = p.arrays["ab"[v]].shape[1] * p.pitches[v]
-    return by_vector(p) == "rows" and vector_step(p) == 1 and (p.batch == 1 or entry % UNIT == 0)
-
-
-def parts_of_k(p: GemmShape) -> int:
-    """The number of blocks that share the k of columns. A cluster starts later than a block."""
-    if by_vector(p) != "columns" or p.k <= 256:
-        return 1
-    return next(parts for parts in (8, 4) if p.k >= 64 * parts)
-
-
-def strip(p: GemmShape) -> int:
-    """Columns of a cluster. About 40 clusters ask for 8 to 12 MB at a time, which is faster than more."""
-    if by_vector(p) != "columns":
-        return 64
-    return next((width for width in (64, 128) if max(p.m, p.n) * p.batch <= 44 * width), 256)
 
 
 def refuses(p: GemmShape) -> str:
@@ -236,30 +193,8 @@ def defines(p: GemmShape) -> dict[str, int]:
         **{"KIND": tile.kind, "SMALL": SMALL, "ANYWHERE": ANYWHERE, "BY_ROWS": by_rows},
         **{"PARTS": tile.parts, "BAND": BAND, "THREADS": tile.threads, "BLOCKS": tile.blocks},
         **{"IN_TYPE": CODES[p.dtype], "OUT_TYPE": CODES[p.out], "A_TURNED": a_turned, "B_TURNED": b_turned},
-        **{"COPIERS": COPIERS, "ADDERS": ADDERS, "PARTS_OF_K": parts_of_k(p), "STRIP": strip(p)},
-        "V_EIGHTS": vector_eights(p),
-        "X_EIGHTS": by_vector(p) != "columns" or p.pitches[int(p.m == 1)] % UNIT == 0,
+        **{"ADDERS": ADDERS, **gemm_vectors.defines(p)},
     }
-
-
-def vector(p: GemmShape) -> Launch:
-    """The launch for a product with a vector: a cluster for a strip of columns, or a warp for a row."""
-    number = int(p.m == 1)
-    x, v = "ab"[number], "ba"[number]
-    lines = p.n if x == "b" else p.m
-    c_step = 1 if x == "b" else p.pitches[2]  # elements from one sum to the next
-    entries = [np.int64(p.arrays[name].shape[1] * p.pitches["abc".index(name)]) for name in (x, v, "c")]
-    numbers = (lines, p.k, p.pitches[number], vector_step(p), c_step, *entries, float(p.alpha), float(p.beta))
-    args, parts = (x, v, *c_of(p), *numbers), parts_of_k(p)
-    if by_vector(p) == "rows":
-        return Launch("sum_rows", (ceil_div(lines, COPIERS // 32), p.batch), (COPIERS,), args, early=True)
-    grid = (ceil_div(lines, strip(p)) * parts, p.batch)
-    return Launch("sum_columns", grid, (COPIERS,), args, cluster=parts, early=True)
-
-
-def c_of(p: GemmShape) -> tuple[str, str]:
-    """The buffers of c0 and c; without beta, the first one is not read."""
-    return "c0" if p.beta else "c", "c"
 
 
 def operand(p: GemmShape, name: str) -> TensorMap:
@@ -296,8 +231,8 @@ def added(p: GemmShape, tile: Tile) -> Launch:
 
 def plan(p: GemmShape) -> list[Launch | Call]:
     """One of the kernels here, or a call of another rung."""
-    if by_vector(p):
-        return [vector(p)]
+    if gemm_vectors.kernel(p):
+        return [gemm_vectors.launch(p)]
     tile = choose(p)
     if tile is None:
         return [Call(OTHERS, p, {name: name for name in p.arrays})]
