@@ -14,7 +14,16 @@ from mini_dnn.paths import PACKAGE
 INCLUDE = PACKAGE / "include"  # headers that every kernel may include
 HEADERS = (".cuh", ".h")
 # Modules that decide what is launched. The other modules define what problems, plans and variants are.
-PLANS = ("elements", "gemm_tiles", "implicit", "implicit_rows", "odd_token", "residual", "residual_layers")
+PLANS = (
+    "elements",
+    "gemm_tiles",
+    "gemm_vectors",
+    "implicit",
+    "implicit_rows",
+    "odd_token",
+    "residual",
+    "residual_layers",
+)
 HOST_HALVES = ("mini_dnn.quads", *(f"mini_dnn.plans.{name}" for name in PLANS))
 PRAGMA_ONCE = re.compile(r"^\s*#\s*pragma\s+once\b", re.MULTILINE)
 LOCAL_INCLUDE = re.compile(r'^\s*#\s*include\s*(?P<spelled>"(?P<local>[^"]+)"|<(?P<shared>mini_dnn/[^>]+)>)')

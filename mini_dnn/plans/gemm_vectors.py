@@ -1,4 +1,4 @@
-"""Plans of products with a vector, for rungs of the ladder `gemm`: launches of `sum_columns` and `sum_rows`."""
+"""Plans of products with a vector, for rungs of the ladder `gemm`: launches of two kernels."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 
 from mini_dnn.ops.gemm import GemmShape
 from mini_dnn.variant import Launch, ceil_div
+from mini_dnn.variant.plan import Argument
 
 THREADS = 256  # of a block
 UNIT = 8  # elements of 16 bits in 16 bytes
@@ -80,8 +81,8 @@ def launch(p: GemmShape) -> Launch:
     lines = max(p.m, p.n)
     c_step = 1 if p.m == 1 else p.pitches[2]  # elements from one sum to the next
     entries = [np.int64(p.arrays[name].shape[1] * p.pitches["abc".index(name)]) for name in (x, v, "c")]
-    numbers = (lines, p.k, p.pitches[number], vector_step(p), c_step, *entries, float(p.alpha), float(p.beta))
-    args = (x, v, *c_of(p), *numbers)
+    steps = (p.pitches[number], vector_step(p), c_step)
+    args: tuple[Argument, ...] = (x, v, *c_of(p), lines, p.k, *steps, *entries, float(p.alpha), float(p.beta))
     if kernel(p) == "sum_rows":
         return Launch("sum_rows", (ceil_div(lines, THREADS // 32), p.batch), (THREADS,), args, early=True)
     parts = parts_of_k(p)
