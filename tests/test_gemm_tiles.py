@@ -3,17 +3,14 @@
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 from convolutions import kernels, planned, solved
 from sampling import some_of
 
-from mini_dnn import gemm
 from mini_dnn.device import Device
 from mini_dnn.device.emulator.checked import CheckedEmulator
-from mini_dnn.errors import LimitError
 from mini_dnn.ops.gemm import OPERATION, GemmShape
-from mini_dnn.running.compute import best
+from mini_dnn.running import compute
 from mini_dnn.variant import find, names
 
 V8 = find("gemm/v8_final")
@@ -123,13 +120,14 @@ def test_the_grids_of_long_products(sizes: tuple[int, int, int], dtype: str) -> 
         assert fits or rung.limit_of_launches(problem), f"a grid of {rung.name} is too long for {problem}"
 
 
-def test_a_rung_whose_grid_would_be_too_long_is_not_the_default(quick_emulator: Device) -> None:
-    rows, problem = np.ones((8, 1), np.float32), GemmShape(8, 2_200_000, 1)
-    assert best(OPERATION, replace(problem, n=2_000_000), quick_emulator).name == "gemm/v13_split"
-    assert best(OPERATION, problem, quick_emulator).name == "gemm/v3_registers"
-    columns = np.ones((1, problem.n), np.float32)
-    with pytest.raises(LimitError, match=r"split_columns would have a grid of 1 x 68,750 x 1 blocks; CUDA"):
-        gemm(rows, columns, impl="gemm/v13_split", device=quick_emulator)
+def test_a_rung_whose_grid_would_be_too_long_is_not_the_default(
+    quick_emulator: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    v9, problem = find("gemm/v9_fp32"), GemmShape(8, 1, 9_000_000)
+    monkeypatch.setattr(compute, "preferred", lambda _: [v9, find("gemm/v3_registers")])
+    assert compute.best(OPERATION, replace(problem, k=4_000_000), quick_emulator) is v9
+    assert compute.best(OPERATION, problem, quick_emulator).name == "gemm/v3_registers"
+    assert "split_columns would have a grid of 2 x 140,625 x 1 blocks; CUDA" in v9.limit_of_launches(problem)
 
 
 def test_widths_of_v9_of_a_million_columns() -> None:

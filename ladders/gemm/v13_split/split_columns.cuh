@@ -1,30 +1,26 @@
-// Part of kernel.cu: an operand whose lines are columns.
+// Part of kernel.cu: 32 lines of an operand whose lines are columns.
 
-// Adjacent lines, k after k. A cluster splits 32 of them, and its blocks take 64 k in turn: blockIdx.x is the rank of
-// the block, blockIdx.y the cluster, blockIdx.z the entry of the batch. A thread has 8 lines. The first STEPS_KEPT
-// parts stay in registers until the factors are known; of a longer k, the rest is read twice.
-extern "C" __global__ void __launch_bounds__(SPLITTERS, 2)
-    split_columns(const float* x, uint4* boxes, Line* known, int lines, int k, int pitch, int chunks, int wide_tiles) {
+// Lines from `first` on, adjacent, k after k. The `blocks` blocks of a cluster take 64 k in turn. A thread has 8 lines.
+// The first STEPS_KEPT parts stay in registers until the factors are known; of a longer k, the rest is read twice.
+__device__ __forceinline__ void split_columns(const Input& of, int first, int entry, int k, int chunks, int blocks) {
   constexpr int PARTS = 4, WARPS = SPLITTERS / 32;
   static_assert(SPLITTERS / PARTS == 2 * CHUNK && PARTS * 8 == 32, "a block has 32 lines and two chunks at a time");
   __shared__ Range of_warps[WARPS][32], of_block[32];
   __shared__ float of_lines[32];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, part = threadIdx.x % PARTS, row = threadIdx.x / PARTS;
-  const int first = blockIdx.y * 32, left = lines - first - part * 8, steps = chunks / 2, blocks = gridDim.x;
-  const long long line = (long long)blockIdx.z * gridDim.y * 32 + first;  // of all entries
-  const bool quads = pitch % 4 == 0;
-  const float* const from = x + (long long)blockIdx.z * k * pitch + first + part * 8;
+  const int left = of.lines - first - part * 8, steps = chunks / 2, rank = blockIdx.x % blocks;
+  const bool quads = of.pitch % 4 == 0;
+  const float* const from = of.x + (long long)entry * k * of.pitch + first + part * 8;
   auto load = [&](int step, float (&values)[8]) {  // zeros beyond k
     const int at = step * 2 * CHUNK + row;
-    read(from + (long long)at * pitch, at < k ? left : 0, quads, values);
+    read(from + (long long)at * of.pitch, at < k ? left : 0, quads, values);
   };
   Range of_thread[8], range;
-  ptx::grid_wait();
   float kept[STEPS_KEPT][8], factor[8];
 #pragma unroll
-  for (int i = 0; i < STEPS_KEPT; i++) load(blockIdx.x + i * blocks, kept[i]);
+  for (int i = 0; i < STEPS_KEPT; i++) load(rank + i * blocks, kept[i]);
   const int of_row = (k - row + 2 * CHUNK - 1) / (2 * CHUNK);  // steps in which the thread's row exists
-  const int there = min(STEPS_KEPT, max(0, (of_row - int(blockIdx.x) + blocks - 1) / blocks));
+  const int there = min(STEPS_KEPT, max(0, (of_row - rank + blocks - 1) / blocks));
 #pragma unroll
   for (int i = 0; i < 8; i++) {
     float of_line[STEPS_KEPT];
@@ -32,7 +28,7 @@ extern "C" __global__ void __launch_bounds__(SPLITTERS, 2)
     for (int j = 0; j < STEPS_KEPT; j++) of_line[j] = kept[j][i];
     of_thread[i].add(of_line, there);
   }
-  for (int step = blockIdx.x + STEPS_KEPT * blocks; step < steps; step += blocks) {
+  for (int step = rank + STEPS_KEPT * blocks; step < steps; step += blocks) {
     float values[8];
     load(step, values);
     if (step * 2 * CHUNK + row >= k) break;
@@ -62,7 +58,7 @@ extern "C" __global__ void __launch_bounds__(SPLITTERS, 2)
     range = Range();
     for (int i = 0; i < blocks; i++) range.add(*ptx::cluster_shared(of_block + lane, i));
     of_lines[lane] = factor_of(range.largest);
-    if (blockIdx.x == 0) known[line + lane] = range.line(k);
+    if (rank == 0) of.known[entry * of.all + first + lane] = range.line(k);
   }
   ptx::cluster_arrive();  // this block has read the ranges of the others
   __syncthreads();
@@ -70,15 +66,15 @@ extern "C" __global__ void __launch_bounds__(SPLITTERS, 2)
   for (int i = 0; i < 8; i++) factor[i] = of_lines[part * 8 + i];
 
   auto write = [&](int step, const float (&values)[8]) {
-    const long long box = (long long)blockIdx.z * (gridDim.y / 2) * chunks +
-                          place(first / 64, step * 2 + row / CHUNK, chunks, wide_tiles);
-    uint4* const to = boxes + box * (BOX_BYTES / 16) + row % CHUNK * 8 + ((first % 64 / 8 + part) ^ (row % 8));
+    const long long box =
+        (long long)entry * (of.all / 64) * chunks + place(first / 64, step * 2 + row / CHUNK, chunks, of.wide_tiles);
+    uint4* const to = of.boxes + box * (BOX_BYTES / 16) + row % CHUNK * 8 + ((first % 64 / 8 + part) ^ (row % 8));
     split(values, factor, to[0], to[BOX_BYTES / 32]);
   };
 #pragma unroll
   for (int i = 0; i < STEPS_KEPT; i++)
-    if (blockIdx.x + i * blocks < steps) write(blockIdx.x + i * blocks, kept[i]);
-  for (int step = blockIdx.x + STEPS_KEPT * blocks; step < steps; step += blocks) {
+    if (rank + i * blocks < steps) write(rank + i * blocks, kept[i]);
+  for (int step = rank + STEPS_KEPT * blocks; step < steps; step += blocks) {
     float values[8];
     load(step, values);
     write(step, values);

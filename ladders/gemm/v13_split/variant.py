@@ -93,37 +93,22 @@ def defines(p: GemmShape) -> dict[str, int]:
     a_lines, b_lines = beside(p)
     return {
         **{"ROWS": ROWS, "WIDE": WIDE, "NARROW": NARROW, "BAND": band(p), "STAGES": STAGES},
-        **{
-            "THREADS": THREADS,
-            "SPLITTERS": SPLITTERS,
-            "STEPS_KEPT": STEPS_KEPT,
-            "C_PAIRS": p.pitches[2] % 2 == 0,
-        },
-        **{"A_LINES": a_lines, "B_LINES": b_lines, "LOW_BITS": low_bits(p)},
+        **{"THREADS": THREADS, "SPLITTERS": SPLITTERS, "STEPS_KEPT": STEPS_KEPT},
+        **{"A_LINES": a_lines, "B_LINES": b_lines, "LOW_BITS": low_bits(p), "C_PAIRS": p.pitches[2] % 2 == 0},
     }
 
 
-def split(p: GemmShape, number: int) -> Launch:
-    """The launch that splits an operand into halves, except for lines that are split late."""
-    name, length, pitch, count = "ab"[number], (p.m, p.n)[number], p.pitches[number], lines(p)[number]
-    wide_tiles = widths(ceil_div(p.m, ROWS) * p.batch, p.n)[0] if name == "b" else 0
-    args = (
-        name,
-        f"{name}_boxes",
-        f"{name}_known",
-        length,
-        p.k,
-        pitch,
-        chunks(p),
-        wide_tiles,
-    )
-    if not beside(p)[number]:
-        rest = late(p) if name == "a" else 0
-        args = (*args, rest, "flags")
-        return Launch("split_rows", (count - rest, p.batch), (SPLITTERS,), args, early=True)
-    blocks = min(CLUSTER, ceil_div(chunks(p) // 2, STEPS_KEPT))
-    grid = (blocks, count // 32, p.batch)
-    return Launch("split_columns", grid, (SPLITTERS,), args, cluster=blocks, early=True)
+def split_both(p: GemmShape) -> Launch:
+    """The launch that splits both operands into halves, except for rows that are split late."""
+    columns = beside(p)
+    wide, _ = widths(ceil_div(p.m, ROWS) * p.batch, p.n)
+    cluster = min(CLUSTER, ceil_div(chunks(p) // 2, STEPS_KEPT)) if any(columns) else 1
+    of_each = zip(lines(p), (late(p), 0), columns, strict=True)
+    blocks = sum(count // 32 * cluster if column else count - rest for count, rest, column in of_each)
+    args = ("a", "a_boxes", "a_known", "b", "b_boxes", "b_known", "flags", p.m, p.n, p.k, *p.pitches[:2])
+    args += (*lines(p), chunks(p), wide, late(p), cluster)
+    grid = (ceil_div(blocks, cluster) * cluster, p.batch)
+    return Launch("split_both", grid, (SPLITTERS,), args, cluster=cluster, early=True)
 
 
 def plan(p: GemmShape) -> list[Launch]:
@@ -137,7 +122,7 @@ def plan(p: GemmShape) -> list[Launch]:
     stage = (ROWS + WIDE) // BOX * BOX_BYTES
     blocks = min(rows * (wide + narrow) * p.batch, MULTIPROCESSORS)
     product = Launch("gemm", (blocks,), (THREADS,), args, shared_bytes=STAGES * stage, early=True)
-    return [split(p, 1), split(p, 0), product]
+    return [split_both(p), product]
 
 
 VARIANT = Variant(
