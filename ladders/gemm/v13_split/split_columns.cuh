@@ -1,14 +1,35 @@
 // Part of kernel.cu: 32 lines of an operand whose lines are columns.
 
+// A range as the 16 bytes that st.async stores, and back.
+__device__ __forceinline__ float4 bits_of(const Range& range) {
+  return {__uint_as_float(range.largest), __uint_as_float(range.least), __uint_as_float(range.exponents), 0.0f};
+}
+__device__ __forceinline__ Range range_of(const float4& bits) {
+  Range range;
+  range.largest = __float_as_uint(bits.x), range.least = __float_as_uint(bits.y);
+  range.exponents = __float_as_uint(bits.z);
+  return range;
+}
+
 // Lines from `first` on, adjacent, k after k. The `blocks` blocks of a cluster take 64 k in turn. A thread has 8 lines.
-// The first STEPS_KEPT parts stay in registers until the factors are known; of a longer k, the rest is read twice.
+// The first STEPS_KEPT parts stay in registers until the factors are known; of a longer k, the rest is read twice. The
+// blocks send their ranges to each other by st.async: a barrier of the cluster would have to release all stores.
 __device__ __forceinline__ void split_columns(const Input& of, int first, int entry, int k, int chunks, int blocks) {
   constexpr int PARTS = 4, WARPS = SPLITTERS / 32;
   static_assert(SPLITTERS / PARTS == 2 * CHUNK && PARTS * 8 == 32, "a block has 32 lines and two chunks at a time");
-  __shared__ Range of_warps[WARPS][32], of_block[32];
+  __shared__ Range of_warps[WARPS][32];
+  __shared__ float4 of_blocks[CLUSTER][32];
+  __shared__ ptx::mbarrier landed;
   __shared__ float of_lines[32];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, part = threadIdx.x % PARTS, row = threadIdx.x / PARTS;
   const int left = of.lines - first - part * 8, steps = chunks / 2, rank = blockIdx.x % blocks;
+  if (blocks > 1 && threadIdx.x == 0) {
+    ptx::mbarrier_init(&landed, 1);
+    ptx::mbarrier_arrive_expect_tx(&landed, blocks * 32 * 16);
+    ptx::fence_mbarrier_init();
+  }
+  __syncwarp();
+  ptx::cluster_arrive_relaxed();
   const bool quads = of.pitch % 4 == 0;
   const float* const from = of.x + (long long)entry * k * of.pitch + first + part * 8;
   auto load = [&](int step, float (&values)[8]) {  // zeros beyond k
@@ -49,18 +70,21 @@ __device__ __forceinline__ void split_columns(const Input& of, int first, int en
   }
   of_warps[warp][part * 8 + lane / PARTS] = of_thread[0];
   __syncthreads();
+  ptx::cluster_wait();  // all blocks have started, and their mbarriers are initialised
   if (warp == 0) {
     for (int i = 0; i < WARPS; i++) range.add(of_warps[i][lane]);
-    of_block[lane] = range;
-  }
-  ptx::cluster_sync();
-  if (warp == 0) {
-    range = Range();
-    for (int i = 0; i < blocks; i++) range.add(*ptx::cluster_shared(of_block + lane, i));
+    if (blocks > 1) {
+      for (int i = 0; i < blocks; i++) {
+        float4* const there = ptx::cluster_shared(of_blocks[rank] + lane, i);
+        ptx::store_async(&there->x, bits_of(range), ptx::cluster_shared(&landed, i));
+      }
+      ptx::mbarrier_wait(&landed, 0);
+      range = Range();
+      for (int i = 0; i < blocks; i++) range.add(range_of(of_blocks[i][lane]));
+    }
     of_lines[lane] = factor_of(range.largest);
     if (rank == 0) of.known[entry * of.all + first + lane] = range.line(k);
   }
-  ptx::cluster_arrive();  // this block has read the ranges of the others
   __syncthreads();
 #pragma unroll
   for (int i = 0; i < 8; i++) factor[i] = of_lines[part * 8 + i];
@@ -79,5 +103,4 @@ __device__ __forceinline__ void split_columns(const Input& of, int first, int en
     load(step, values);
     write(step, values);
   }
-  ptx::cluster_wait();
 }

@@ -93,7 +93,7 @@ def defines(p: GemmShape) -> dict[str, int]:
     a_lines, b_lines = beside(p)
     return {
         **{"ROWS": ROWS, "WIDE": WIDE, "NARROW": NARROW, "BAND": band(p), "STAGES": STAGES},
-        **{"THREADS": THREADS, "SPLITTERS": SPLITTERS, "STEPS_KEPT": STEPS_KEPT},
+        **{"THREADS": THREADS, "SPLITTERS": SPLITTERS, "STEPS_KEPT": STEPS_KEPT, "CLUSTER": CLUSTER},
         **{"A_LINES": a_lines, "B_LINES": b_lines, "LOW_BITS": low_bits(p), "C_PAIRS": p.pitches[2] % 2 == 0},
     }
 
@@ -104,7 +104,10 @@ def split_both(p: GemmShape) -> Launch:
     wide, _ = widths(ceil_div(p.m, ROWS) * p.batch, p.n)
     cluster = min(CLUSTER, ceil_div(chunks(p) // 2, STEPS_KEPT)) if any(columns) else 1
     of_each = zip(lines(p), (late(p), 0), columns, strict=True)
-    blocks = sum(count // 32 * cluster if column else count - rest for count, rest, column in of_each)
+    blocks = sum(
+        count // 32 * cluster if column else (count - rest) // (SPLITTERS // 128)
+        for count, rest, column in of_each
+    )
     args = ("a", "a_boxes", "a_known", "b", "b_boxes", "b_known", "flags", p.m, p.n, p.k, *p.pitches[:2])
     args += (*lines(p), chunks(p), wide, late(p), cluster)
     grid = (ceil_div(blocks, cluster) * cluster, p.batch)
