@@ -169,7 +169,11 @@ OPERATION = Operation(
         GemmShape(40, 64, 73, "fp32", "fp32", "tt", 1, 1.0, 0.0, 44, 75, 68),
         GemmShape(24, 21, 36, "fp16", "fp32", "tn", 3, 1.0, -1.0, 32, 24, 24),
     ),
-    spare=(  # for variants that need aligned lines
+    spare=(  # for variants that need vectors or aligned lines
+        GemmShape(1, 70, 300),
+        GemmShape(2, 1, 1040, "fp32", "fp16", "tn", 3, 0.5, -1.0, ldb=1044),
+        GemmShape(13, 1, 270, "fp32", "fp32", "nn", 2, -0.5, 1.5),
+        GemmShape(1, 9, 132, "fp32", "fp32", "nt"),
         GemmShape(72, 136, 40, "fp16", "fp16"),
         GemmShape(40, 264, 136, "bf16", "fp32", "tt", 2, -0.5, 1.5),
         GemmShape(136, 72, 72, "bf16", "bf16", "tn"),
@@ -194,6 +198,7 @@ OPERATION = Operation(
         **{f"odd-{s}": GemmShape(s, s, s, "fp16", "fp16") for s in (4095, 8191)},
         "odd": GemmShape(2047, 1023, 777, "fp16", "fp16"),
         "row": GemmShape(1, 4096, 4096, "fp16", "fp16"),
+        "fp32-row": GemmShape(1, 4096, 4096),
         "skinny": GemmShape(64, 4096, 4096, "fp16", "fp16"),
         "deep": GemmShape(512, 512, 8192, "fp16", "fp16"),
         "heads": GemmShape(512, 512, 64, "fp16", "fp16", "nt", 96),
@@ -222,7 +227,7 @@ OPERATION = Operation(
     axes={"i": "entry of the batch", "m": "row of c", "n": "column of c", "k": "term of the sum"},
     cure="compare the indices of each load and of the store with c[m,n] = sum over k of a[m,k] b[k,n]",
     default="gemm/v3_registers",
-    preferred=("gemm/v14_mixed", "gemm/v13_split", "gemm/v5_mma_async"),
+    preferred=("gemm/v14_mixed", "gemm/v17_vectors", "gemm/v13_split", "gemm/v5_mma_async"),
     baseline="gemm/v0_naive",
     sums=True,
 )

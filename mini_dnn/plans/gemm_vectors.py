@@ -9,7 +9,6 @@ from mini_dnn.variant import Launch, ceil_div
 from mini_dnn.variant.plan import Argument
 
 THREADS = 256  # of a block
-UNIT = 8  # elements of 16 bits in 16 bytes
 ONE_BLOCK_K = 256  # terms that a single block adds sooner than a cluster, which starts later
 RESIDENT = 44  # clusters of strips that run at once: they have 8 to 12 MB in flight, and more is slower
 
@@ -19,19 +18,29 @@ def is_vector(p: GemmShape) -> bool:
     return p.m == 1 or p.n == 1
 
 
+def piece(p: GemmShape) -> int:
+    """The number of elements of 16 bytes, which one instruction loads."""
+    return 16 // np.dtype(p.arrays["a"].dtype).itemsize
+
+
 def kernel(p: GemmShape) -> str:
-    """The kernel for the product, or "": ``sum_rows`` needs rows that start at multiples of 16 bytes."""
+    """The kernel for the product, or "". Halves in rows have to start at multiples of 16 bytes."""
     if not is_vector(p):
         return ""
     x = matrix(p)
     if p.layout[x] == "tn"[x]:
         return "sum_columns"
-    return "sum_rows" if p.pitches[x] % UNIT == 0 else ""
+    return "sum_rows" if matrix_pieces(p) or piece(p) == 4 else ""
 
 
 def matrix(p: GemmShape) -> int:
     """The number of the operand that is the matrix: 0 is a, 1 is b."""
     return int(p.m == 1)
+
+
+def matrix_pieces(p: GemmShape) -> bool:
+    """Whether the matrix can be read in pieces."""
+    return p.pitches[matrix(p)] % piece(p) == 0
 
 
 def vector_step(p: GemmShape) -> int:
@@ -40,11 +49,11 @@ def vector_step(p: GemmShape) -> int:
     return 1 if p.layout[v] == "nt"[v] else p.pitches[v]
 
 
-def vector_eights(p: GemmShape) -> bool:
-    """Whether eight terms of the vector can be read at once, in each entry of the batch."""
+def vector_pieces(p: GemmShape) -> bool:
+    """Whether the vector can be read in pieces, in each entry of the batch."""
     v = 1 - matrix(p)
     entry = p.arrays["ab"[v]].shape[1] * p.pitches[v]
-    return vector_step(p) == 1 and (p.batch == 1 or entry % UNIT == 0)
+    return vector_step(p) == 1 and (p.batch == 1 or entry % piece(p) == 0)
 
 
 def parts_of_k(p: GemmShape) -> int:
@@ -60,12 +69,13 @@ def strip(p: GemmShape) -> int:
 
 def defines(p: GemmShape) -> dict[str, int]:
     """Compile-time constants. Those that a product does not use have defaults: fewer kernels are compiled."""
-    chosen = {"COPIERS": THREADS, "PARTS_OF_K": 1, "STRIP": 64, "X_EIGHTS": True, "V_EIGHTS": False}
+    chosen = {"COPIERS": THREADS, "PARTS_OF_K": 1, "STRIP": 64, "X_PIECES": True, "V_PIECES": False}
+    if kernel(p):
+        chosen["X_PIECES"] = matrix_pieces(p)
     if kernel(p) == "sum_columns":
-        eights = p.pitches[matrix(p)] % UNIT == 0
-        chosen |= {"PARTS_OF_K": parts_of_k(p), "STRIP": strip(p), "X_EIGHTS": eights}
+        chosen |= {"PARTS_OF_K": parts_of_k(p), "STRIP": strip(p)}
     if kernel(p) == "sum_rows":
-        chosen["V_EIGHTS"] = vector_eights(p)
+        chosen["V_PIECES"] = vector_pieces(p)
     return chosen
 
 

@@ -1,18 +1,18 @@
 // Part of kernel.cu: the product of a vector and a matrix whose lines are columns.
 
-// Adjacent lines, k after k. A cluster has STRIP lines, and its blocks share k. In a block, a row of STRIP / 8 threads
-// has 8 lines per thread, and such rows share the block's k. In the end, the other blocks send their sums to block 0,
+// Adjacent lines, k after k. A cluster has STRIP lines, and its blocks share k. In a block, a row of STRIP / PIECE
+// threads has PIECE lines per thread, and such rows share the block's k. In the end, the other blocks send their sums to block 0,
 // which needs no fence. Four blocks fit on a multiprocessor. Without this bound, ptxas saves registers: it has only two
 // loads in flight, and multiplies before it starts the next one.
 extern "C" __global__ void __launch_bounds__(COPIERS, 4)
     sum_columns(const In* __restrict__ x, const In* v, const Out* c0, Out* c, int lines, int k, int pitch, int v_step,
                 int c_step, long long x_entry, long long v_entry, long long c_entry, float alpha, float beta) {
-  constexpr int ROW = STRIP / 8, THREAD_ROWS = COPIERS / ROW;
+  constexpr int ROW = STRIP / PIECE, THREAD_ROWS = COPIERS / ROW;
   __shared__ __align__(16) float of_rows[THREAD_ROWS][STRIP];
   __shared__ float4 of_blocks[PARTS_OF_K][STRIP / 4];  // in block 0: sums of the others
   __shared__ ptx::mbarrier landed;
   const int part = threadIdx.x % ROW, thread_row = threadIdx.x / ROW, rank = blockIdx.x % PARTS_OF_K;
-  const int first = blockIdx.x / PARTS_OF_K * STRIP, line = first + 8 * part, entry = blockIdx.y;
+  const int first = blockIdx.x / PARTS_OF_K * STRIP, line = first + PIECE * part, entry = blockIdx.y;
   const int share = (k + PARTS_OF_K - 1) / PARTS_OF_K, from = rank * share, to = min(k, from + share);
   if (PARTS_OF_K > 1) {
     if (threadIdx.x == 0) {
@@ -26,35 +26,35 @@ extern "C" __global__ void __launch_bounds__(COPIERS, 4)
   ptx::grid_wait();
   const Vector vector{v + entry * v_entry, c0 + entry * c_entry, c + entry * c_entry, v_step, c_step, alpha, beta};
   const In* const columns = x + entry * x_entry + line;
-  float sum[8] = {};
+  float sum[PIECE] = {};
   int at = from + thread_row;
   // Loads MANY rows, and then adds them. Or FEW, of which some may be beyond k. Or FEW, element by element.
   constexpr int MANY = 8, FEW = 4;
   enum Manner { ALL, GUARDED, ELEMENTS };
   auto add = [&](auto which) {
     constexpr int manner = decltype(which)::value, rows = manner == ALL ? MANY : FEW;
-    Eight found[rows];
+    Piece found[rows];
     In factor[rows];
 #pragma unroll
     for (int i = 0; i < rows; i++) {
       const int row = at + i * THREAD_ROWS;
       const bool there = manner == ALL || row < to;
-      const In* const eight = columns + (long long)row * pitch;
+      const In* const piece = columns + (long long)row * pitch;
       if constexpr (manner == ELEMENTS) {
 #pragma unroll
-        for (int j = 0; j < 8; j++) found[i].part[j] = there && line + j < lines ? eight[j] : In();
+        for (int j = 0; j < PIECE; j++) found[i].part[j] = there && line + j < lines ? piece[j] : In();
       } else {
-        found[i] = there ? *reinterpret_cast<const Eight*>(eight) : Eight();
+        found[i] = there ? *reinterpret_cast<const Piece*>(piece) : Piece();
       }
       factor[i] = there ? vector.v[(long long)row * v_step] : In();
     }
 #pragma unroll
     for (int i = 0; i < rows; i++)
 #pragma unroll
-      for (int j = 0; j < 8; j++) sum[j] += float(found[i].part[j]) * float(factor[i]);
+      for (int j = 0; j < PIECE; j++) sum[j] += float(found[i].part[j]) * float(factor[i]);
     at += rows * THREAD_ROWS;
   };
-  if (X_EIGHTS && line + 8 <= lines) {
+  if (X_PIECES && line + PIECE <= lines) {
 #pragma unroll 1
     while (at + (MANY - 1) * THREAD_ROWS < to) add(std::integral_constant<int, ALL>());
 #pragma unroll 1
@@ -64,7 +64,7 @@ extern "C" __global__ void __launch_bounds__(COPIERS, 4)
     while (line < lines && at < to) add(std::integral_constant<int, ELEMENTS>());
   }
 #pragma unroll
-  for (int i = 0; i < 8; i++) of_rows[thread_row][8 * part + i] = sum[i];
+  for (int i = 0; i < PIECE; i++) of_rows[thread_row][PIECE * part + i] = sum[i];
   __syncthreads();
   const bool adds = threadIdx.x < STRIP / 4;  // four lines
   float4 all = {};

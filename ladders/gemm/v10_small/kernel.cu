@@ -35,9 +35,7 @@
 //           started: otherwise blocks of several later kernels, which only wait, take the places of those that work.
 // Source    PTX ISA, "cp.async", "mma.sync", "griddepcontrol"; CUTLASS, "Efficient GEMM in CUDA" (split-k).
 #include "tiles.cuh"
-#include "../v8_final/vector.cuh"
-#include "columns.cuh"
-#include "rows.cuh"
+#include "vectors.cuh"
 
 #if KIND == SMALL
 #include "small.cuh"
