@@ -5,7 +5,8 @@ struct Input {
   const float* x;
   uint4* boxes;
   Line* known;
-  int lines, all, pitch, wide_tiles;  // all: the number of lines, including those that only fill the last tiles
+  int lines, all, pitch;         // all: the number of lines, including those that only fill the last tiles
+  int wide_tiles, narrow_boxes;  // the number of tiles of WIDE lines, and the boxes of any other one
 };
 
 #include "split_rows.cuh"
@@ -18,7 +19,8 @@ extern "C" __global__ void __launch_bounds__(SPLITTERS, 2)
     split_both(const float* a, uint4* a_boxes, Line* a_known, const float* b, uint4* b_boxes, Line* b_known, int* flags,
                int m, int n, int k, int a_pitch, int b_pitch, int a_all, int b_all, int chunks, int wide_tiles,
                int late, int cluster) {
-  const Input of_a{a, a_boxes, a_known, m, a_all, a_pitch, 0}, of_b{b, b_boxes, b_known, n, b_all, b_pitch, wide_tiles};
+  const Input of_a{a, a_boxes, a_known, m, a_all, a_pitch, 0, ROWS / 64},
+      of_b{b, b_boxes, b_known, n, b_all, b_pitch, wide_tiles, NARROW / 64};
   constexpr int ROWS_AT_ONCE = SPLITTERS / 128;
   constexpr bool A_FIRST = A_LINES && !B_LINES;
   const int a_blocks = A_LINES ? a_all / 32 * cluster : (a_all - late) / ROWS_AT_ONCE,

@@ -90,8 +90,8 @@ __device__ __forceinline__ void split_columns(const Input& of, int first, int en
   for (int i = 0; i < 8; i++) factor[i] = of_lines[part * 8 + i];
 
   auto write = [&](int step, const float (&values)[8]) {
-    const long long box =
-        (long long)entry * (of.all / 64) * chunks + place(first / 64, step * 2 + row / CHUNK, chunks, of.wide_tiles);
+    const long long box = (long long)entry * (of.all / 64) * chunks +
+                          place(first / 64, step * 2 + row / CHUNK, chunks, of.wide_tiles, of.narrow_boxes);
     uint4* const to = of.boxes + box * (BOX_BYTES / 16) + row % CHUNK * 8 + ((first % 64 / 8 + part) ^ (row % 8));
     split(values, factor, to[0], to[BOX_BYTES / 32]);
   };

@@ -38,7 +38,7 @@ struct Late {
       load(part, values);
 #pragma unroll
       for (int i = 0; i < DEEP; i++)
-        if (part + 32 * i < parts) write_part(boxes, values[i], same, row, part + 32 * i, chunks, 0);
+        if (part + 32 * i < parts) write_part(boxes, values[i], same, row, part + 32 * i, chunks, 0, ROWS / 64);
     }
     if (lane == 0) known[row] = range.line(k);
   }

@@ -2,10 +2,11 @@
 
 // Writes part `part` of a line: 8 elements as high halves and as low ones.
 __device__ __forceinline__ void write_part(uint4* boxes, const float (&values)[8], const float (&factor)[8], int line,
-                                           int part, int chunks, int wide_tiles) {
+                                           int part, int chunks, int wide_tiles, int narrow_boxes) {
   uint4 high, low;
   split(values, factor, high, low);
-  uint4* const row = boxes + place(line / 64, part / 4, chunks, wide_tiles) * (BOX_BYTES / 16) + line % 64 * 8;
+  uint4* const row =
+      boxes + place(line / 64, part / 4, chunks, wide_tiles, narrow_boxes) * (BOX_BYTES / 16) + line % 64 * 8;
   row[(part % 4) ^ (line % 8)] = high;
   row[(part % 4 + 4) ^ (line % 8)] = low;
 }
@@ -45,11 +46,11 @@ __device__ __forceinline__ void split_row(const Input& of, int line, int entry, 
 #pragma unroll
   for (int i = 0; i < KEPT; i++) {
     const int part = thread + i * TEAM;
-    if (part < parts) write_part(to, kept[i], same, line, part, chunks, of.wide_tiles);
+    if (part < parts) write_part(to, kept[i], same, line, part, chunks, of.wide_tiles, of.narrow_boxes);
   }
   for (int part = thread + KEPT * TEAM; part < parts; part += TEAM) {
     float values[8];
     read(from + 8 * part, there - 8 * part, quads, values);
-    write_part(to, values, same, line, part, chunks, of.wide_tiles);
+    write_part(to, values, same, line, part, chunks, of.wide_tiles, of.narrow_boxes);
   }
 }

@@ -1,25 +1,29 @@
 """gemm/v13_split: as gemm/v9_fp32, but splitting takes less time, and products of low halves less power."""
 
 from functools import cache
+from itertools import product
 
 from mini_dnn.ops import Array
 from mini_dnn.ops.gemm import GemmShape
 from mini_dnn.variant import Launch, Variant, ceil_div
 
 ROWS = 128  # of c in a block
-WIDE, NARROW = 192, 128  # columns of wide and of narrow tiles
+WIDE = 192  # columns of wide tiles
+NARROW_COSTS = {
+    128: 1.045,
+    64: 1.3,
+}  # of narrow tiles, and the measured time per column, relative to wide ones
 BOX = 64  # lines of a box, whose halves are stored together
 CHUNK = 32  # terms of a sum in a stage
 STAGES = 5
 BAND = 16  # rows of tiles in a band; tiles are computed band after band
-COLUMNS = 16  # fewest columns of tiles with which rows of a that are split late are ready in time
+COLUMNS = 2048  # fewest columns of b with which rows of a that are split late are ready in time
 MULTIPROCESSORS = 132  # of an H100 or H200; a block each, because each takes nearly all shared memory
 THREADS = 384  # two warpgroups that multiply, one that copies
 SPLITTERS = 256  # threads of a block that splits floats
 STEPS_KEPT = 8  # parts of 64 k that a block of split_columns keeps in registers
 CLUSTER = 8  # the most blocks of a cluster
 FEW_BITS, LONG_K = 8, 2048  # significant bits of low halves if there are so many terms
-NARROW_COST = 1.045  # the measured time per column of narrow tiles, relative to wide ones
 BOX_BYTES = BOX * CHUNK * 2 * 2
 
 
@@ -34,32 +38,37 @@ def chunks(p: GemmShape) -> int:
 
 
 @cache
-def widths(rows: int, n: int) -> tuple[int, int]:
-    """The numbers of wide and of narrow columns of tiles that give the busiest block the least work.
+def widths(rows: int, n: int) -> tuple[int, int, int]:
+    """The numbers of wide and of narrow columns of tiles, and the width of these, that take the least time.
 
     There are ``rows`` rows of tiles, and the wide ones come first. Block i has tiles i, i + MULTIPROCESSORS,
     and so on, so no block has more tiles than block 0, or more wide ones. If there are very many columns,
     only those numbers of narrow ones are tried that change the last rounds.
     """
 
-    def narrow(wide: int) -> int:
-        return max(0, ceil_div(n - wide * WIDE, NARROW))
+    def narrow(wide: int, width: int) -> int:
+        return max(0, ceil_div(n - wide * WIDE, width))
 
-    def time(wide: int) -> tuple[float, int]:
+    def time(wide: int, width: int) -> tuple[float, int]:
         of_wide = ceil_div(rows * wide, MULTIPROCESSORS)
-        rounds = ceil_div(rows * (wide + narrow(wide)), MULTIPROCESSORS)
-        return of_wide * WIDE + (rounds - of_wide) * NARROW * NARROW_COST, wide
+        rounds = ceil_div(rows * (wide + narrow(wide, width)), MULTIPROCESSORS)
+        return of_wide * WIDE + (rounds - of_wide) * width * NARROW_COSTS[width], wide
 
     most = ceil_div(n, WIDE)
-    _, wide = min(map(time, range(max(0, most - 4 * MULTIPROCESSORS), most + 1)))
-    return wide, narrow(wide)
+    cases = product(range(max(0, most - 4 * MULTIPROCESSORS), most + 1), NARROW_COSTS)
+    wide, width = min(cases, key=lambda case: time(*case))
+    return wide, narrow(wide, width), width
+
+
+def columns(p: GemmShape) -> tuple[int, int, int]:
+    """`widths` for a product."""
+    return widths(ceil_div(p.m, ROWS) * p.batch, p.n)
 
 
 def lines(p: GemmShape) -> tuple[int, int]:
     """The numbers of rows of a and of columns of b in all tiles, including those beyond c."""
-    rows = ceil_div(p.m, ROWS)
-    wide, narrow = widths(rows * p.batch, p.n)
-    return rows * ROWS, wide * WIDE + narrow * NARROW
+    wide, narrow, width = columns(p)
+    return ceil_div(p.m, ROWS) * ROWS, wide * WIDE + narrow * width
 
 
 def band(p: GemmShape) -> int:
@@ -70,7 +79,7 @@ def band(p: GemmShape) -> int:
 def late(p: GemmShape) -> int:
     """Rows of a that are split while others are multiplied: those beyond the first band."""
     rows = ceil_div(p.m, ROWS)
-    few = sum(widths(rows * p.batch, p.n)) < COLUMNS
+    few = lines(p)[1] < COLUMNS
     return 0 if beside(p)[0] or p.batch > 1 or few else max(0, rows - band(p)) * ROWS
 
 
@@ -92,7 +101,7 @@ def defines(p: GemmShape) -> dict[str, int]:
     """Compile-time constants: tiles, layouts, and whether elements of c are stored in pairs."""
     a_lines, b_lines = beside(p)
     return {
-        **{"ROWS": ROWS, "WIDE": WIDE, "NARROW": NARROW, "BAND": band(p), "STAGES": STAGES},
+        **{"ROWS": ROWS, "WIDE": WIDE, "NARROW": columns(p)[2], "BAND": band(p), "STAGES": STAGES},
         **{"THREADS": THREADS, "SPLITTERS": SPLITTERS, "STEPS_KEPT": STEPS_KEPT, "CLUSTER": CLUSTER},
         **{"A_LINES": a_lines, "B_LINES": b_lines, "LOW_BITS": low_bits(p), "C_PAIRS": p.pitches[2] % 2 == 0},
     }
@@ -100,16 +109,12 @@ def defines(p: GemmShape) -> dict[str, int]:
 
 def split_both(p: GemmShape) -> Launch:
     """The launch that splits both operands into halves, except for rows that are split late."""
-    columns = beside(p)
-    wide, _ = widths(ceil_div(p.m, ROWS) * p.batch, p.n)
-    cluster = min(CLUSTER, ceil_div(chunks(p) // 2, STEPS_KEPT)) if any(columns) else 1
-    of_each = zip(lines(p), (late(p), 0), columns, strict=True)
-    blocks = sum(
-        count // 32 * cluster if column else (count - rest) // (SPLITTERS // 128)
-        for count, rest, column in of_each
-    )
+    adjacent = beside(p)
+    cluster = min(CLUSTER, ceil_div(chunks(p) // 2, STEPS_KEPT)) if any(adjacent) else 1
+    of_each = zip(lines(p), (late(p), 0), adjacent, strict=True)
+    blocks = sum(n // 32 * cluster if one else (n - rest) * 128 // SPLITTERS for n, rest, one in of_each)
     args = ("a", "a_boxes", "a_known", "b", "b_boxes", "b_known", "flags", p.m, p.n, p.k, *p.pitches[:2])
-    args += (*lines(p), chunks(p), wide, late(p), cluster)
+    args += (*lines(p), chunks(p), columns(p)[0], late(p), cluster)
     grid = (ceil_div(blocks, cluster) * cluster, p.batch)
     return Launch("split_both", grid, (SPLITTERS,), args, cluster=cluster, early=True)
 
@@ -117,15 +122,15 @@ def split_both(p: GemmShape) -> Launch:
 def plan(p: GemmShape) -> list[Launch]:
     """Both operands are split. Then a block for each multiprocessor, or for each tile, multiplies them."""
     rows = ceil_div(p.m, ROWS)
-    wide, narrow = widths(rows * p.batch, p.n)
+    wide, narrow, _ = columns(p)
     c0 = "c0" if p.beta else "c"  # without beta any buffer will do: it is not read
     made = tuple(f"{name}_{what}" for what in ("boxes", "known") for name in "ab")
     args = (*made, "flags", "a", "b", c0, "c", p.m, p.n, p.k, *p.pitches)
     args += (chunks(p), wide, narrow, p.batch, late(p), float(p.alpha), float(p.beta))
     stage = (ROWS + WIDE) // BOX * BOX_BYTES
     blocks = min(rows * (wide + narrow) * p.batch, MULTIPROCESSORS)
-    product = Launch("gemm", (blocks,), (THREADS,), args, shared_bytes=STAGES * stage, early=True)
-    return [split_both(p), product]
+    products = Launch("gemm", (blocks,), (THREADS,), args, shared_bytes=STAGES * stage, early=True)
+    return [split_both(p), products]
 
 
 VARIANT = Variant(

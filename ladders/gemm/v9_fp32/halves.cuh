@@ -35,9 +35,9 @@ __device__ __forceinline__ void read(const float* x, int left, bool quads, float
 }
 
 // The index of a box: those of a tile follow each other, chunk after chunk, so that a stage is one copy. The first
-// `wide` tiles have WIDE lines, the others 128.
-__device__ __forceinline__ long long place(int box, int chunk, int chunks, int wide) {
-  const int narrow_from = wide * (WIDE / 64), size = box < narrow_from ? WIDE / 64 : 2;
+// `wide` tiles have WIDE lines, the others `narrow` boxes.
+__device__ __forceinline__ long long place(int box, int chunk, int chunks, int wide, int narrow = 2) {
+  const int narrow_from = wide * (WIDE / 64), size = box < narrow_from ? WIDE / 64 : narrow;
   const int first = box < narrow_from ? box / size * size : narrow_from + (box - narrow_from) / size * size;
   return (long long)first * chunks + chunk * size + (box - first);
 }
