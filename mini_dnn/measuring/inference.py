@@ -72,7 +72,8 @@ def find_step(name: str, network: str = NETWORK) -> Variant:
     try:
         variant = find(step_name(name, network))
     except VariantError as error:
-        raise VariantError(f"--resident {name}: short names are {', '.join(steps)}; {error}") from error
+        short = "" if name in steps else f"short names are {', '.join(steps)}; "
+        raise VariantError(f"--resident {name}: {short}{error}") from error
     if network_of(variant) == network:
         return variant
     if other := network_of(variant):
