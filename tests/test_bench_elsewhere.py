@@ -97,6 +97,30 @@ def test_processes_measure_layers_in_the_network(tmp_path: Path) -> None:
     assert untimed(tmp_path / "many.json") == untimed(tmp_path / "one.json")
 
 
+def test_what_the_device_cannot_run_is_left_out_unless_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(verb, "names", lambda op: ["gemm/v0_naive", "gemm/cublas"])
+    words = [
+        "bench",
+        "gemm",
+        "--shapes",
+        "3,4,5",
+        "--device",
+        "emulator",
+        "--log",
+        str(tmp_path / "log.jsonl"),
+    ]
+    assert main([*words, "--out", str(tmp_path / "one.json")]) == 0
+    words += ["--executor", "local", "--out", str(tmp_path / "many.json")]
+    assert main(words) == 0
+    assert untimed(tmp_path / "many.json") == untimed(tmp_path / "one.json")
+    assert capsys.readouterr().out.count("left out  gemm/cublas needs a GPU") == 2
+    assert "cublas" not in (tmp_path / "log.jsonl").read_text()
+    assert main([*words, "--impl", "gemm/v0", "gemm/cublas"]) == 2
+    assert "error: gemm/cublas needs a GPU" in capsys.readouterr().err
+
+
 def test_a_wrong_result_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = ROOT / "ladders/softmax/v0_naive"
     (tmp_path / "variant.py").write_text((source / "variant.py").read_text())
