@@ -131,9 +131,10 @@ class Program:
         file = weights or model.weights(images.name)
         if weights is None and not file.is_file():
             train = f"run.py train --network {network} --data {images.name}"
+            note = f". NOTE: {images.note}" if images.note else ""
             raise UsageError(
                 f"no weights of {model.title} for the data set '{images.name}' are shipped: create them "
-                f"with '{train}', and name the file with --weights"
+                f"with '{train}', and name the file with --weights{note}"
             )
         built, info = model.read(file, images.name)
         return cls(built, info, file, images, data_dir, model)
