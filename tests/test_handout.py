@@ -184,7 +184,6 @@ def test_its_program_its_grader_and_some_of_its_tests_work(handout: Path, tmp_pa
     copy = shutil.copytree(handout, tmp_path / "handout")
     for words in (
         ["run.py", "--batch", "1", "--device", "emulator", "--check"],
-        ["run.py", "--network", "vit", "--batch", "1"],
         ["run.py", "profile", "--tool", "emulator", "--shapes", "1,1,5,4,2,3,3"],
         ["run.py", "grade", "milestones/m1/direct", "--rubric", "small", "--out", str(tmp_path / "graded")],
         # Part of it needs files that are absent
@@ -225,6 +224,17 @@ def test_commands_say_what_a_handout_leaves_out(tmp_path: Path, monkeypatch: pyt
             find(name)
     with pytest.raises(UsageError, match="is a handout itself"):
         divide(["m1"])
+
+
+def test_networks_without_variants_run_in_numpy(monkeypatch: pytest.MonkeyPatch, capsys: Output) -> None:
+    """Also where there is a GPU, as in a handout."""
+    for module in ("classify_by", "infer_variant"):
+        monkeypatch.setattr(f"mini_dnn.cli.{module}.has_variants", lambda operation: False)
+    monkeypatch.setattr("mini_dnn.cli.classify_by.open_device", lambda name: pytest.fail("it was opened"))
+    assert main(["classify", str(ROOT / "docs/no_picture.png")]) == 1
+    assert "the host" in capsys.readouterr().out
+    assert main(["--network", "vit", "--batch", "1"]) == 0
+    assert "variant   cpu: NumPy" in capsys.readouterr().out
 
 
 def test_what_git_does_not_track_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

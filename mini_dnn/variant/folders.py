@@ -96,6 +96,11 @@ def preferred(operation: Operation) -> Iterator[Variant]:
     return (find(name) for name in operation.preferred if _is_here(name))
 
 
+def has_variants(operation: Operation) -> bool:
+    """Whether this copy has a variant of an operation; a handout may have none."""
+    return any(True for _ in preferred(operation)) or bool(names(operation.name))
+
+
 def _is_here(name: str) -> bool:
     """Whether this copy of the repository has the variant with this full name.
 
