@@ -221,7 +221,6 @@ class TestVerb:
     @pytest.mark.parametrize(
         ("words", "message"),
         [
-            (["gemm/v8", "--arch", "80"], "--arch 80: gemm/v8_final needs 90 or newer"),
             (["--impl", "cpu"], "it has no kernels to check"),
             (["--impl", "m1", "--json", "/no/such/folder/x.json", "--shapes", "1,1,1,1,1,1,1"], "--json"),
             (
