@@ -227,7 +227,6 @@ def test_commands_say_what_a_handout_leaves_out(tmp_path: Path, monkeypatch: pyt
 
 
 def test_networks_without_variants_run_in_numpy(monkeypatch: pytest.MonkeyPatch, capsys: Output) -> None:
-    """Also where there is a GPU, as in a handout."""
     for module in ("classify_by", "infer_variant"):
         monkeypatch.setattr(f"mini_dnn.cli.{module}.has_variants", lambda operation: False)
     monkeypatch.setattr("mini_dnn.cli.classify_by.open_device", lambda name: pytest.fail("it was opened"))
