@@ -22,13 +22,13 @@ EXTRAS := dev$(if $(ALL),$(comma)exhaustive)$(if $(ALL)$(filter docs,$(MAKECMDGO
 WORKERS := $(shell n=$$(nproc); m=$$(nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits 2>/dev/null | grep -om 1 '^[0-9]*'); \
 	most=$$(($${m:-16384} / 1024)); most=$$((most < 2 ? 2 : most > 16 ? 16 : most)); echo $$((n < most ? n + 1 : most)))
 STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
-PYTEST := $(VENV)/bin/python -m pytest $(if $(EXHAUSTIVE),,--sample=$(SAMPLE))
+PYTEST := $(VENV)/bin/python -m pytest $(if $(EXHAUSTIVE),,"--sample=$(SAMPLE)")
 
 .PHONY: setup run test docs handout format clean
 setup: $(STAMP)
 
 run: $(STAMP)
-	$(VENV)/bin/python run.py --batch $(BATCH) --impl $(IMPL)
+	$(VENV)/bin/python run.py --batch "$(BATCH)" --impl "$(IMPL)"
 	@printf '\nNext:\n'
 	@printf '  %-58s %s\n' '$(VENV)/bin/python run.py list' 'the variants, from the first to the fastest'
 	@printf '  %-58s %s\n' '$(VENV)/bin/python run.py show m1' 'the first kernel, with its explanation'
@@ -45,8 +45,8 @@ docs: $(STAMP)
 	@echo 'open build/site/index.html'
 
 handout: $(STAMP)
-	@test -n '$(OUT)' || { echo "make handout needs a new folder: make handout KEEP=m1 OUT=../handout"; exit 1; }
-	$(VENV)/bin/python run.py handout --keep $(or $(KEEP),m1) --out $(OUT)
+	@test -n "$(OUT)" || { echo "make handout needs a new folder: make handout KEEP=m1 OUT=../handout"; exit 1; }
+	$(VENV)/bin/python run.py handout --keep $(or $(KEEP),m1) --out "$(OUT)"
 
 format: $(STAMP)
 	$(VENV)/bin/ruff check --fix .
@@ -55,10 +55,10 @@ format: $(STAMP)
 
 # --no-compile: most of what is installed is never imported, and Python compiles what is
 $(STAMP): pyproject.toml
-	@command -v $(PYTHON) >/dev/null || { echo "PYTHON=$(PYTHON): there is no such program; try: make PYTHON=python3.12"; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "mini_dnn needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.12"; exit 1; }
+	@command -v "$(PYTHON)" >/dev/null || { echo "PYTHON=$(PYTHON): there is no such program; try: make PYTHON=python3.12"; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "mini_dnn needs Python 3.11 or newer; $(PYTHON) is $$("$(PYTHON)" --version). Try: make PYTHON=python3.12"; exit 1; }
 	@command -v $${CXX:-g++} >/dev/null || { echo "mini_dnn needs g++ (11 or newer): apt-get install g++"; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	"$(PYTHON)" -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[$(EXTRAS)]'
 	@rm -f $(VENV)/.installed-* && touch $@
 

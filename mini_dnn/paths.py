@@ -19,7 +19,7 @@ from typing import BinaryIO
 
 PACKAGE = Path(__file__).resolve().parent  # mini_dnn
 ROOT = PACKAGE.parent  # the checkout, with run.py and the variants' folders
-
+HANDOUT = ROOT / "handout.json"  # only in a handout: what it contains and what was left out
 
 ABANDONED_S = 60.0  # an unlocked file this old is abandoned, because makers lock their files at once
 KINDS = {  # names of what is not a regular file

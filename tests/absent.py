@@ -11,8 +11,7 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from mini_dnn.handout.copy import RECORD
-from mini_dnn.paths import ROOT
+from mini_dnn.paths import HANDOUT, ROOT
 from mini_dnn.variant import SHORT_NAMES
 from mini_dnn.variant.folders import HOMES, MINE
 
@@ -22,7 +21,7 @@ LEFT_OUT = "this handout leaves out what the test needs"
 @cache
 def record(root: Path = ROOT) -> dict[str, Any]:
     """Return the content of ``handout.json``; empty in the repository."""
-    file = root / RECORD
+    file = root / HANDOUT.name
     found: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
     return found
 

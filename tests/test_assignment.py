@@ -70,6 +70,17 @@ def test_a_sheet_says_how_it_is_graded(tmp_path: Path) -> None:
         assert secret not in text
 
 
+@pytest.mark.parametrize(
+    ("kept", "start"),
+    [
+        (["m1/direct"], "m1/tiled_direct --from m1/direct"),
+        (["m1/cpu", "m1/direct", "m1/tiled_direct"], "mine/m1/tiled_direct --from m1/direct"),
+    ],
+)
+def test_a_copy_does_not_take_the_name_of_a_variant_that_students_have(kept: list[str], start: str) -> None:
+    assert f"run.py new {start} " in sheet("m1", kept=kept)
+
+
 def test_what_students_have_is_not_to_be_written() -> None:
     text = sheet("gemm", kept=["m1/direct", "gemm/v0_naive", "gemm/v1_coalesced"])
     assert re.findall(r"^\| `gemm/(v\d_\w+)`.* given \|$", text, re.MULTILINE) == ["v0_naive", "v1_coalesced"]

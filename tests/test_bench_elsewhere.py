@@ -14,7 +14,8 @@ from mini_dnn.errors import MiniDnnError
 from mini_dnn.measuring import bench, bench_elsewhere
 from mini_dnn.measuring.bench_elsewhere import Measurements
 from mini_dnn.paths import ROOT
-from mini_dnn.variant import find
+from mini_dnn.variant import exercise, find
+from mini_dnn.variant.scaffold import create
 from mini_dnn.work import Local
 
 TIMES = ("started", "sha256", "layer_ms", "compile_ms", "host")
@@ -95,6 +96,33 @@ def test_processes_measure_layers_in_the_network(tmp_path: Path) -> None:
     more = ["--executor", "local", "--profile", str(tmp_path / "two.toml")]
     assert main([*words, *more, "--out", str(tmp_path / "many.json")]) == 0
     assert untimed(tmp_path / "many.json") == untimed(tmp_path / "one.json")
+
+
+def test_what_the_device_cannot_run_is_left_out_unless_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started = str(create(str(tmp_path / "started"), find("gemm/v2_tiled"), exercise.make))
+    monkeypatch.setattr(verb, "names", lambda op: ["gemm/v0_naive", "gemm/cublas", started])
+    words = [
+        "bench",
+        "gemm",
+        "--shapes",
+        "3,4,5",
+        "--device",
+        "emulator",
+        "--log",
+        str(tmp_path / "log.jsonl"),
+    ]
+    assert main([*words, "--out", str(tmp_path / "one.json")]) == 0
+    words += ["--executor", "local", "--out", str(tmp_path / "many.json")]
+    assert main(words) == 0
+    assert untimed(tmp_path / "many.json") == untimed(tmp_path / "one.json")
+    out, log = capsys.readouterr().out, (tmp_path / "log.jsonl").read_text()
+    assert out.count("left out  gemm/cublas needs a GPU") == 2
+    assert out.count(f"left out  {started}/kernel.cu still has BLANK_1 (line ") == 2
+    assert log.count('"variant":"gemm/v0_naive"') == log.count('"variant"') == 2
+    assert main([*words, "--impl", "gemm/v0", "gemm/cublas"]) == 2
+    assert "error: gemm/cublas needs a GPU" in capsys.readouterr().err
 
 
 def test_a_wrong_result_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

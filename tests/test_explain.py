@@ -1,11 +1,13 @@
 """What ``run.py explain`` derives from a block's records: steps, wavefronts, footprints and blocks."""
 
+from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from mini_dnn.cli.explain import _problem
 from mini_dnn.device import open_device
 from mini_dnn.device.emulator.counted import CountedArray, CountedLaunch, Place
 from mini_dnn.device.emulator.counted_interface import LANES, RECORD, EventKind, Space
@@ -160,6 +162,15 @@ def test_room_is_shared_out() -> None:
     assert level([10, 10], 100) == 10
     assert level([10, 1000, 1000], 110) == 50
     assert level([], 5) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("gemm/v10_small", "1,4096,4096"), ("gemm/v13_split", "512,512,512,fp32,fp32"), ("m1", "2,1,86")],
+)
+def test_the_default_problem_is_one_for_the_variants_own_kernels(name: str, text: str) -> None:
+    chosen = _problem(Namespace(at=None, shapes=None, batch=None), find(name))
+    assert chosen.text.startswith(text)
 
 
 def test_a_kernel_that_fails_is_to_be_checked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,13 +14,13 @@ import absent
 import pytest
 
 from mini_dnn.cli import main
-from mini_dnn.errors import MiniDnnError
+from mini_dnn.errors import MiniDnnError, UsageError, VariantError
 from mini_dnn.grading import rubric
-from mini_dnn.handout.copy import RECORD, write
+from mini_dnn.handout.copy import write
 from mini_dnn.handout.pages import broken_links, word_of
 from mini_dnn.handout.parts import Parts, divide
 from mini_dnn.handout.sheet import sheet
-from mini_dnn.paths import ROOT
+from mini_dnn.paths import HANDOUT, ROOT
 from mini_dnn.variant import find, names
 from mini_dnn.variant.given import sources
 
@@ -55,7 +55,7 @@ def told_by(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_what_a_handout_has(handout: Path) -> None:
-    record = json.loads((handout / RECORD).read_text())
+    record = json.loads((handout / HANDOUT.name).read_text())
     assert record["kept"] == ["m1/cpu", "m1/direct", "m1/tiled_direct"]
     assert sorted([*record["kept"], *record["left"]]) == sorted(names())
     timed = [asked for name in rubric.presets() if (asked := rubric.load(name).performance)]
@@ -79,7 +79,7 @@ def test_what_a_handout_has(handout: Path) -> None:
 
 def test_nothing_of_a_kernel_that_was_left_out_is_revealed(handout: Path) -> None:
     """It is in no file of any kind, neither as code nor as the answer of an exercise."""
-    record = json.loads((handout / RECORD).read_text())
+    record = json.loads((handout / HANDOUT.name).read_text())
     public = "".join("".join(find(name).source.read_text().split()) for name in record["kept"][1:])
     everything = {
         name: "".join((handout / name).read_text(errors="replace").split())
@@ -122,7 +122,7 @@ def grams(text: str) -> set[int]:
 
 def test_hardly_any_of_the_body_of_a_kernel_that_was_left_out_is_anywhere(handout: Path) -> None:
     """All files together contain at most a third of the short token sequences of each kernel."""
-    record = json.loads((handout / RECORD).read_text())
+    record = json.loads((handout / HANDOUT.name).read_text())
     public = set[int]().union(*(grams(path.read_text()) for path in sources(record["kept"])))
     there: set[int] = set()
     for name in files_of(handout):
@@ -214,6 +214,28 @@ def test_wrong_use(
     assert not list(tmp_path.iterdir())
 
 
+def test_commands_say_what_a_handout_leaves_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = tmp_path / HANDOUT.name
+    record.write_text('{"left": ["gemm/v99_left", "networks/lenet/left"]}')
+    for module in ("variant.folders", "handout.parts"):
+        monkeypatch.setattr(f"mini_dnn.{module}.HANDOUT", record)
+    for name in ("gemm/v99_left", "gemm/v99", "lenet/left"):
+        with pytest.raises(VariantError, match=f"'{name}': this copy is a handout, which leaves it out"):
+            find(name)
+    with pytest.raises(UsageError, match="is a handout itself"):
+        divide(["m1"])
+
+
+def test_networks_without_variants_run_in_numpy(monkeypatch: pytest.MonkeyPatch, capsys: Output) -> None:
+    for module in ("classify_by", "infer_variant"):
+        monkeypatch.setattr(f"mini_dnn.cli.{module}.has_variants", lambda operation: False)
+    monkeypatch.setattr("mini_dnn.cli.classify_by.open_device", lambda name: pytest.fail("it was opened"))
+    assert main(["classify", str(ROOT / "docs/no_picture.png")]) == 1
+    assert "the host" in capsys.readouterr().out
+    assert main(["--network", "vit", "--batch", "1"]) == 0
+    assert "variant   cpu: NumPy" in capsys.readouterr().out
+
+
 def test_what_git_does_not_track_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mini_dnn.handout.parts.tracked", lambda: ["milestones/m1/direct/variant.py"])
     with pytest.raises(MiniDnnError, match=r"track milestones/m1/cpu/variant\.py, \S+/direct/kernel\.cu, "):
@@ -244,7 +266,7 @@ def test_tests_are_skipped_for_what_a_handout_lacks_alone(handout: Path, tmp_pat
     assert not absent.why_absent("mine/m2/unroll_gemm differs", handout), "it is the student's"
     copy = tmp_path / "course"  # a folder of this name is also left out
     shutil.copytree(ROOT / "layers/custom", copy / "layers/custom")
-    shutil.copy(handout / RECORD, copy)
+    shutil.copy(handout / HANDOUT.name, copy)
     assert not absent.why_absent("'m3' differs: layers/custom", copy), "the student has written it"
     assert not absent.why_absent(f"{copy}/mine/m2/unroll_gemm/kernel.cu:3: error", copy)
     assert absent.why_absent("m3/fusion differs", copy)
@@ -262,7 +284,7 @@ def test_a_page_that_a_handout_needs_may_not_tell(parts: Parts, tmp_path: Path) 
 
 def test_no_page_names_in_code_what_is_absent(handout: Path) -> None:
     """Neither variants nor files nor folders. Assignments and capital letters say what is to be written."""
-    record = json.loads((handout / RECORD).read_text())
+    record = json.loads((handout / HANDOUT.name).read_text())
     variant = word_of([*record["left"], *record["short"]])
     there = {str(path.relative_to(handout)) for path in handout.rglob("*")}
     lost = [(Path(name), *list(Path(name).parents)[:-1]) for name in record["absent"]]

@@ -224,6 +224,17 @@ def test_what_the_weights_state(program: Program) -> None:
         program.check_batch(IMAGES + 1)
 
 
+def test_weights_that_are_not_shipped_for_the_substitute_of_the_data(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted = replace(program.data, note="using synthetic images: why")
+    monkeypatch.setattr("mini_dnn.nn.zoo.Model.load", lambda *_: noted)
+    with pytest.raises(
+        UsageError, match=r"ResNet-18 for .* 'synthetic' are shipped: .*\. NOTE: using .*: why"
+    ):
+        Program.load(network="resnet18")
+
+
 def test_names_of_networks() -> None:
     assert [find_step(name).op for name in STEPS] == ["lenet"] * 4
     assert find_step("networks/lenet/whole").name == find_step("whole").name

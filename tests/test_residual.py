@@ -10,7 +10,7 @@ from residual_layers import conv, rng
 from mini_dnn.errors import MiniDnnError, ShapeError
 from mini_dnn.nn.layer import Layer, Running
 from mini_dnn.nn.layers import Conv2d, Flatten, ReLU
-from mini_dnn.nn.pooling import AdaptiveAvgPool2d, AvgPool2d, MaxPool2d
+from mini_dnn.nn.pooling import AdaptiveAvgPool2d, MaxPool2d
 from mini_dnn.nn.residual import BasicBlock, BatchNorm2d, Row
 
 
@@ -47,8 +47,6 @@ CASES = {
     "norm of one pixel": (BatchNorm2d(2, np.float64), (4, 2, 1, 1)),
     "max pool": (MaxPool2d(3, stride=2, padding=1), (2, 2, 6, 5)),
     "max pool, apart": (MaxPool2d(2, stride=3), (1, 2, 6, 8)),
-    "mean": (AvgPool2d(2), (2, 2, 4, 5)),
-    "mean, overlapping": (AvgPool2d(3, stride=2, padding=1), (2, 2, 6, 5)),
     "adaptive mean": (AdaptiveAvgPool2d(1), (2, 3, 4, 5)),
     "adaptive mean, 3 of 5": (AdaptiveAvgPool2d(3), (2, 2, 5, 7)),
     "adaptive mean, more than there are": (AdaptiveAvgPool2d(3), (1, 2, 2, 1)),
@@ -98,7 +96,6 @@ def test_backward_parameters_gives_the_same_gradients(layer: Layer, shape: tuple
         Conv2d(4, 3, (3, 3), rng(), stride=2, padding=1, bias=True),
         BatchNorm2d(4),
         MaxPool2d(3, stride=2, padding=1),
-        AvgPool2d(2),
         AdaptiveAvgPool2d(2),
         BasicBlock(4, 6, 2, rng()),
     ],
@@ -108,7 +105,7 @@ def test_float32_stays_float32(layer: Layer) -> None:
     check_float32(layer, (2, 4, 6, 5))
 
 
-@pytest.mark.parametrize("layer", [MaxPool2d(3, stride=2, padding=1), AvgPool2d(2), AdaptiveAvgPool2d(1)])
+@pytest.mark.parametrize("layer", [MaxPool2d(3, stride=2, padding=1), AdaptiveAvgPool2d(1)])
 def test_nan_is_not_hidden(layer: Layer) -> None:
     x = np.zeros((1, 1, 4, 4))
     x[..., 1, 1] = np.nan
@@ -136,7 +133,6 @@ def test_a_row_gives_away_what_is_its_own() -> None:
         ),
         (BatchNorm2d(3), (1, 2, 4, 4), r"BatchNorm2d\(3\) takes \(N, 3, H, W\)"),
         (MaxPool2d(3, stride=2), (1, 2, 2, 4), "H and W >= 3"),
-        (AvgPool2d(3), (1, 2, 2, 4), "H and W >= 3"),
         (AdaptiveAvgPool2d(2), (1, 2, 4), r"\(N, C, H, W\); found \(1, 2, 4\)"),
         (BasicBlock(2, 3, 1, rng()), (1, 3, 4, 4), r"takes \(N, 2, H, W\)"),
     ],
@@ -159,7 +155,7 @@ def test_a_wrong_input_is_refused_with_both_shapes(
         (lambda: conv(1, 1, 3, 3, stride=0), "stride of 1 or more"),
         (lambda: MaxPool2d(2, padding=2), "at most half the size"),
         (lambda: MaxPool2d(2, ceil_mode=True, stride=1), "no ceil mode with a stride"),
-        (lambda: AvgPool2d(2, stride=0), "a stride of 1 or more"),
+        (lambda: MaxPool2d(2, stride=0), "a stride of 1 or more"),
         (lambda: AdaptiveAvgPool2d(0), "1 row or more"),
     ],
 )

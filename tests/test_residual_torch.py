@@ -11,7 +11,7 @@ from mini_dnn.nn.layers import Conv2d, Linear, ReLU
 from mini_dnn.nn.models import resnet
 from mini_dnn.nn.models.resnet import ResNetSizes
 from mini_dnn.nn.network import Network
-from mini_dnn.nn.pooling import AdaptiveAvgPool2d, AvgPool2d, MaxPool2d
+from mini_dnn.nn.pooling import AdaptiveAvgPool2d, MaxPool2d
 from mini_dnn.nn.residual import BatchNorm2d
 
 torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -41,7 +41,6 @@ CASES: dict[str, tuple[Callable[[Any], Layer], Callable[[], Any], tuple[int, ...
     "norm": (lambda dtype: BatchNorm2d(6, dtype), lambda: nn.BatchNorm2d(6), SHAPE),
     "relu": (lambda dtype: ReLU(), nn.ReLU, SHAPE),
     "max pool": (lambda dtype: MaxPool2d(3, stride=2, padding=1), lambda: nn.MaxPool2d(3, 2, 1), SHAPE),
-    "mean": (lambda dtype: AvgPool2d(3, 2, 1), lambda: nn.AvgPool2d(3, 2, 1), SHAPE),
     "adaptive mean": (lambda dtype: AdaptiveAvgPool2d(4), lambda: nn.AdaptiveAvgPool2d(4), SHAPE),
     "linear": (lambda dtype: Linear(9, 5, rng(), dtype), lambda: nn.Linear(9, 5), (4, 9)),
 }

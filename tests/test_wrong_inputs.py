@@ -82,7 +82,10 @@ def test_weights_that_are_a_folder(tmp_path: Path, capsys: Output) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [["check"], ["run"], ["profile"], ["explain", "--out", "build/x.html"], ["--batch", "1", "--impl"]],
+    [
+        *(["check"], ["run"], ["profile"], ["explain", "--out", "build/x.html"], ["--batch", "1", "--impl"]),
+        *(["show", "--ptx"], ["bench", "--at", "conv1", "--device", "emulator"]),
+    ],
 )
 def test_the_blanks_of_an_exercise_are_named(words: list[str], tmp_path: Path, capsys: Output) -> None:
     folder = create(str(tmp_path / "mine"), find("m1"), exercise.make)

@@ -109,8 +109,7 @@ def run(args: argparse.Namespace) -> int:
         return _elsewhere(args, variants, asked)
     with closing(_device(args.device)) as device:
         able, needs = divided(variants, device)
-        if needs and ALL not in (args.impl or [ALL]):
-            raise DeviceError(needs[0])
+        _check_needs(args, needs)
         print("\n".join([f"device    {device.description}", *(f"left out  {need}" for need in needs)]))
         asked = _asked(args, able, batches)
         with logged(args, able) as trial:
@@ -126,6 +125,12 @@ def run(args: argparse.Namespace) -> int:
     if args.out:
         print(f"written to {args.out}")
     return 0
+
+
+def _check_needs(args: argparse.Namespace, needs: Sequence[str]) -> None:
+    """Raise an error for what a device lacks, unless all variants are to be measured that it can run."""
+    if needs and ALL not in (args.impl or [ALL]):
+        raise DeviceError(needs[0])
 
 
 def _device(name: str) -> Device:
@@ -169,7 +174,8 @@ def _elsewhere(args: argparse.Namespace, variants: Sequence[Variant], asked: Ask
         for variant in (variant for variant in asked.at_random if variant.op == op):
             todo.at_random(variant, name, problem)
     folder = Path(f"{args.out}.parts")
-    with logged(args, variants) as trial:
+    able = list(variants)
+    with logged(args, able) as trial:
         print(
             f"executor  {args.executor}: {len(todo.items)} measurement{'s' * (len(todo.items) != 1)}",
             flush=True,
@@ -177,9 +183,13 @@ def _elsewhere(args: argparse.Namespace, variants: Sequence[Variant], asked: Ask
         trial.verdict = "measured; agrees with float64"
         record = todo.run(find_engine(args.executor, profile), folder, _printer(asked, trial))
         trial.device = record.device.name
+        needs = list(todo.needs.values())
+        _check_needs(args, needs)
+        able[:] = [one for one in able if str(one.folder) not in todo.needs]  # only these are logged
         write(record, args.out)
     remove(folder)
-    print(f"device    {record.device.name}\nwritten to {args.out}")
+    told = [f"device    {record.device.name}", *(f"left out  {need}" for need in needs)]
+    print("\n".join([*told, f"written to {args.out}"]))
     return 0
 
 
@@ -204,13 +214,7 @@ def _measure(bench: Bench, program: Program | None, asked: Asked, args: argparse
 
 
 def _variants(args: argparse.Namespace, serving: bool) -> list[Variant]:
-    """Return the requested variants.
-
-    Raises
-    ------
-    UsageError
-        They cannot be combined.
-    """
+    """Return the requested variants, or raise an error if they cannot be combined."""
     if args.op and args.op not in ops.names():
         args.op, args.impl = None, [_variant_name(args.op), *(args.impl or ())]
     op = ops.find(args.op).name if args.op else None
@@ -239,13 +243,7 @@ def _variant_name(name: str) -> str:
 
 
 def _asked(args: argparse.Namespace, variants: Sequence[Variant], batches: Sequence[int] | None) -> Asked:
-    """Determine what to measure of the variants.
-
-    Raises
-    ------
-    UsageError
-        There is no such problem, or flags cannot be combined.
-    """
+    """Determine what to measure of the variants, or raise an error if it does not go together."""
     if args.shapes and batches:
         raise UsageError("--shapes already contains the sizes of the batches; remove --batch")
     elsewhere = args.op or args.at or args.shapes

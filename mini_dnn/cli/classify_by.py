@@ -25,7 +25,7 @@ from mini_dnn.paths import ROOT
 from mini_dnn.pictures.feed import MANY
 from mini_dnn.pictures.sources import Sources
 from mini_dnn.running.team import Team
-from mini_dnn.variant import Variant, find
+from mini_dnn.variant import Variant, find, has_variants
 from mini_dnn.work import digest, find_engine, read_profile
 
 HOST = "cpu"
@@ -114,12 +114,13 @@ def _where(
 ) -> tuple[Variant | None, Device | None]:
     """Return the variant that runs the network, and its device; neither if NumPy runs it."""
     variant = _check_impl(args.impl, classifier)
-    if args.impl == HOST:
+    is_auto = not variant and args.device == "auto"
+    if args.impl == HOST or (is_auto and not has_variants(classifier.known.operation)):
         return None, None
     try:
-        device = open_device("cuda" if not variant and args.device == "auto" else args.device)
+        device = open_device("cuda" if is_auto else args.device)
     except DeviceError:
-        if variant or args.device != "auto":
+        if not is_auto:
             raise
         return None, None
     stack.callback(device.close)

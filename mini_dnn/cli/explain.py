@@ -66,7 +66,9 @@ def run(args: argparse.Namespace) -> int:
     problem = _problem(args, variant)
     shown = []
     for one in variants:
-        print(f"counting  {one.name} at {problem} ...", flush=True)
+        solver = one.solver(problem)
+        by = "" if solver is one else f", which calls {solver.name}"
+        print(f"counting  {one.name} at {problem}{by} ...", flush=True)
         shown.append((one, problem, collect(one, problem, args.seed)))
     text = page(shown).encode()
     write_output("--out", args.out, text)
@@ -103,22 +105,24 @@ def _beside(args: argparse.Namespace, variant: Variant) -> list[Variant]:
 
 
 def _problem(args: argparse.Namespace, variant: Variant) -> Any:
-    """Return the requested problem, or else one that the emulator runs in seconds."""
+    """Return the requested problem, or else one that the emulator runs in seconds.
+
+    If there are some for the variant's own kernels, it is one of these.
+    """
     at, shapes = [args.at] if args.at else None, [args.shapes] if args.shapes else None
-    problems = problems_of(variant.operation, at, shapes, args.batch, MOST)
-    problem = next(iter(problems.values()))
-    if at or shapes or args.batch or problem.flops <= MOST_FLOPS:
-        return problem
-    fitting = [
-        one for one in variant.operation.check if not variant.limit_for(one) and one.flops <= MOST_FLOPS
-    ]
-    if not fitting:
-        return problem
-    small = max(fitting, key=lambda one: one.flops)
-    print(
-        f"NOTE: the problems of the course would take long; using {small} instead (--shapes selects another)"
-    )
-    return small
+    course = list(problems_of(variant.operation, at, shapes, args.batch, MOST).values())
+    if at or shapes or args.batch:
+        return course[0]
+    others = sorted(variant.operation.check, key=lambda one: one.flops, reverse=True)
+    fitting = [one for one in (*course, *others) if one.flops <= MOST_FLOPS and not variant.limit_for(one)]
+    own = (one for one in fitting if variant.solver(one) is variant)
+    chosen = next(own, (fitting or course)[0])
+    if chosen not in course:
+        print(
+            f"NOTE: the problems of the course would take long; using {chosen} instead (--shapes selects "
+            "another)"
+        )
+    return chosen
 
 
 def _check_page(path: Path, force: bool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from shlex import quote
 
 from mini_dnn.cli.assign import add_rubric, sheets
@@ -11,6 +10,7 @@ from mini_dnn.errors import UsageError
 from mini_dnn.grading import rubric as rubrics
 from mini_dnn.handout.copy import check_folder, write
 from mini_dnn.handout.parts import divide
+from mini_dnn.paths import expanded
 
 
 def add_parser(verbs: argparse._SubParsersAction) -> None:
@@ -31,7 +31,8 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         metavar="NAME",
         help="variants that students receive: names, or the beginnings of names, such as m1 or softmax",
     )
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="a new folder")
+    # In "make handout OUT=~/handout", some shells leave the ~ to us
+    parser.add_argument("--out", type=expanded, required=True, metavar="DIR", help="a new folder")
     parser.add_argument(
         "--assign",
         nargs="+",

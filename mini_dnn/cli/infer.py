@@ -13,7 +13,7 @@ from typing import Any
 
 from mini_dnn import datasets, ops
 from mini_dnn.cli import infer_pictures
-from mini_dnn.cli.common import DIFFERS, EMULATED, add_force, check_output, only, write_json
+from mini_dnn.cli.common import DIFFERS, EMULATED, add_force, check_output, find_filled, only, write_json
 from mini_dnn.cli.infer_gpus import on_gpus, team_of
 from mini_dnn.cli.infer_variant import impl_of, variant_of, watched
 from mini_dnn.cli.infer_whole import on_one_device
@@ -44,7 +44,7 @@ from mini_dnn.progress import told_of_silence
 from mini_dnn.running.compute import best
 from mini_dnn.running.runnable import check_runnable
 from mini_dnn.running.timing import NO_TIMING, Timing
-from mini_dnn.variant import Variant, default_of, find
+from mini_dnn.variant import Variant, default_of
 
 BATCH = 10000
 # Flags that need test images
@@ -129,7 +129,7 @@ def run(args: argparse.Namespace) -> int:
     args.batch = BATCH if args.batch is None else args.batch
     model = MODELS[args.network]
     variant = variant_of(args)
-    linear = only([find(args.linear)], LINEAR, "--linear")[0] if args.linear else None
+    linear = only([find_filled(args.linear)], LINEAR, "--linear")[0] if args.linear else None
     _check_flags(args, variant, linear)
     with ExitStack() as stack:
         stack.enter_context(told_of_silence())

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import argparse
 
+from mini_dnn import ops
 from mini_dnn.cli.common import find_filled, only
 from mini_dnn.errors import UsageError
 from mini_dnn.measuring.inference import find_step, network_of, step_name
 from mini_dnn.measuring.layerwise import ON_HOST
 from mini_dnn.nn.zoo import MODELS, Model
-from mini_dnn.variant import Variant, default_of
+from mini_dnn.variant import Variant, default_of, has_variants
 
 
 def impl_of(args: argparse.Namespace) -> str:
     """Return the name that ``--impl`` gives or defaults to; empty if the device decides."""
     model = MODELS[args.network]
-    name: str = args.impl or default_of(model.layer, model.impl)
-    return name
+    given: str = args.impl or default_of(model.layer, model.impl)
+    return given or ("" if has_variants(ops.find(model.layer)) else "cpu")
 
 
 def variant_of(args: argparse.Namespace) -> Variant | None:

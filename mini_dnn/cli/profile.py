@@ -181,7 +181,11 @@ def _emulator(args: argparse.Namespace, variant: Variant, problems: Mapping[str,
         for name, problem in small.items():
             larger = None if args.shapes or args.batch else variant.operation.course.get(name)
             profile = found[name] = emulated.profile(variant, problem, chosen, larger)
-            lines = _say(["", *emulated.summary(name, profile)])
+            solver = variant.solver(problem)
+            whose = (
+                [] if solver is variant else [f"kernels   of {solver.name}, which {variant.name} calls here"]
+            )
+            lines = _say(["", *whose, *emulated.summary(name, profile)])
             trial.notes += [line.strip() for line in lines if line.strip()]
             figures: Counter[str] = Counter()  # a kernel may be launched with several grids
             for kernel in profile.kernels:

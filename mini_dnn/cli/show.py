@@ -14,7 +14,7 @@ from rich.syntax import Syntax
 
 from mini_dnn.checking.launches import SHARED_LIMIT, shared_limit
 from mini_dnn.cli.assembly import assembled, listing
-from mini_dnn.cli.common import ARCH, check_arch, problems_of
+from mini_dnn.cli.common import ARCH, check_arch, find_filled, problems_of
 from mini_dnn.device.assembly import PTX, SASS
 from mini_dnn.device.sources import read_source
 from mini_dnn.errors import MiniDnnError, UsageError, reason
@@ -82,7 +82,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print or write the kernel."""
-    variant = find(args.impl)
+    variant = (find_filled if args.standalone or args.ptx or args.sass else find)(args.impl)
     for flag in ("at", "shapes", "arch"):
         if getattr(args, flag) and not (args.expand or args.standalone or args.ptx or args.sass):
             raise UsageError(f"--{flag} needs --expand, because the kernel file itself is for all problems")

@@ -13,10 +13,9 @@ from pathlib import Path
 from mini_dnn.errors import MiniDnnError, UsageError, reason
 from mini_dnn.handout.pages import broken_links, pruned, shows, site, with_impl
 from mini_dnn.handout.parts import Parts, leaks
-from mini_dnn.paths import ROOT
+from mini_dnn.paths import HANDOUT, ROOT
 from mini_dnn.variant import SHORT_NAMES
 
-RECORD = "handout.json"  # in the handout: what it contains and what was left out, for its tests
 SITE = "docs/site/mkdocs.yml"
 EDITED = ("Makefile", "README.md", SITE)  # files that a handout must have
 NOTE = (
@@ -97,7 +96,7 @@ def _copy(parts: Parts, copy: Path) -> list[str]:
         if name.endswith(".md")
     }
     short += [match[0] for name in parts.left if (match := VERSION.match(name))]
-    pages = pruned(pages, [*parts.files, RECORD], [*parts.left, *short])
+    pages = pruned(pages, [*parts.files, HANDOUT.name], [*parts.left, *short])
     for name, text in pages.items():
         (copy / name).write_text(text)
     config = copy / SITE
@@ -109,8 +108,8 @@ def _copy(parts: Parts, copy: Path) -> list[str]:
     _edit(copy / "README.md", r"^(?=\w)", NOTE.format(kept=kept))  # before the first sentence
     absent = [*parts.absent, *unshown]
     record = {"kept": parts.kept, "left": parts.left, "short": short, "absent": absent}
-    (copy / RECORD).write_text(json.dumps(record, indent=1) + "\n")
-    return [*(name for name in parts.files if name not in unshown), RECORD]
+    (copy / HANDOUT.name).write_text(json.dumps(record, indent=1) + "\n")
+    return [*(name for name in parts.files if name not in unshown), HANDOUT.name]
 
 
 def _is_picture(name: str) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from mini_dnn import ops
 from mini_dnn.device.sources import HOST_HALVES, INCLUDE, python_files, read_source
 from mini_dnn.errors import MiniDnnError, UsageError
-from mini_dnn.paths import PACKAGE, ROOT
+from mini_dnn.paths import HANDOUT, PACKAGE, ROOT
 from mini_dnn.variant import SHORT_NAMES, find, names
 from mini_dnn.variant.given import given, sources
 
@@ -81,10 +81,13 @@ def divide(keep: Iterable[str]) -> Parts:
     Raises
     ------
     UsageError
-        There is no variant with such a name, or no variant that the program can run is left.
+        This copy is a handout, there is no variant with such a name, or no variant that the program can run
+        is left.
     MiniDnnError
         This is not a git checkout, or git does not track a file of a variant that is kept.
     """
+    if HANDOUT.exists():
+        raise UsageError(f"{ROOT} is a handout itself; make handouts from the complete repository")
     kept = given(keep, "--keep")
     if not _runnable(kept):
         raise UsageError(

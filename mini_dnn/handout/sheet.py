@@ -67,7 +67,7 @@ def sheet(group: str, rubric: Rubric | None = None, kept: Collection[str] | None
         "",
         *_what(operation),
         *_variants(variants, kept or ()),
-        *_commands([variant for variant, _ in variants], names() if kept is None else kept),
+        *_commands([variant for variant, _ in variants], names() if kept is None else kept, kept or ()),
         *(_grading(asked, rubric) if rubric else ()),
         *_questions(text),
     ]
@@ -131,13 +131,14 @@ def _variants(variants: Sequence[tuple[Variant, VariantRubric]], given: Collecti
     yield ""
 
 
-def _commands(variants: Sequence[Variant], kept: Collection[str]) -> Iterator[str]:
+def _commands(variants: Sequence[Variant], kept: Collection[str], given: Collection[str]) -> Iterator[str]:
     yield from ("## How to work", "", "```sh")
     starts = [(variant, _start(variant, kept)) for variant in variants]
     able = [one for one in starts if one[0].plan and not one[0].needs_gpu and one[0].name != one[1]]
     variant, parent = next((one for one in able if one[0].name not in kept), (able or starts)[0])
     own = _place(variant.name)
-    commands = {f"python run.py new {variant.name} --from {parent}": f"creates {own}, a copy of {parent}"}
+    name = own if variant.name in given else variant.name  # `new` refuses the names of existing variants
+    commands = {f"python run.py new {name} --from {parent}": f"creates {own}, a copy of {parent}"}
     if variant.op == ops.DEFAULT:  # the emulator takes too long for the problems of most others
         emulated = f"--impl {own} --batch 100 --device emulator --check"
         commands[f"python run.py {emulated}"] = "the network, compared with float64"

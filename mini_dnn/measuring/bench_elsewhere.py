@@ -29,7 +29,7 @@ from mini_dnn.measuring.inference import Program
 from mini_dnn.measuring.layerwise import LAYER
 from mini_dnn.measuring.measure import Setting
 from mini_dnn.measuring.records import BenchFile, Row, Skipped
-from mini_dnn.running.runnable import check_runnable
+from mini_dnn.running.runnable import divided
 from mini_dnn.variant import Variant, find
 from mini_dnn.work import Engine, Item, Work, digest, run_items
 from mini_dnn.work.items import Record
@@ -60,6 +60,8 @@ class Measurements:
     items: list[Item] = field(default_factory=list)
     # Each sweep with the range of numbers of its items.
     sweeps: list[tuple[Variant, str, Any, range]] = field(default_factory=list)
+    # After a run: the folders of variants that the workers' device cannot run, with what each needs
+    needs: dict[str, str] = field(default_factory=dict)
 
     def in_network(self, variant: Variant, batch: int) -> None:
         """Add a variant of the network's layers for ``batch`` images."""
@@ -120,7 +122,10 @@ class Measurements:
                 f"{len(found.failures)} of {len(self.items)} measurements are not complete; the same command "
                 f"continues with them: {found.reasons}"
             )
-        return self._joined([found.results[item.name].value for item in self.items])
+        values = [found.results[item.name].value for item in self.items]
+        wanting = zip(self.items, values, strict=True)
+        self.needs = {item.value[1]: value["needs"] for item, value in wanting if value["needs"]}
+        return self._joined(values)
 
     def _joined(self, values: Sequence[Mapping[str, Any]]) -> BenchFile:
         devices = sorted({value["head"]["device"]["name"] for value in values})
@@ -135,6 +140,7 @@ class Measurements:
         record["sweeps"] = [
             msgspec.to_builtins(sweep_of(variant, name, problem, _in_order([values[i]["op_ms"] for i in at])))
             for variant, name, problem, at in self.sweeps
+            if str(variant.folder) not in self.needs
         ]
         return msgspec.convert(record, BenchFile)
 
@@ -166,12 +172,13 @@ def measuring(common: Mapping[str, Any]) -> Iterator[Callable[[Sequence[Any], in
         def compute(value: Sequence[Any], seed: int) -> dict[str, Any]:
             kind, folder, name, text, *more = value
             variant = find(folder)
-            check_runnable(variant, device)
             data = program().data.name if kind == IN_NETWORK else RANDOM
             bench = Bench(setting, data, head=heads.get(data))
             heads[data] = replace(bench.record, rows=[], skipped=[], sweeps=[])
-            op_ms = None
-            if kind == IN_NETWORK:
+            op_ms, needs = None, "".join(divided([variant], device)[1])
+            if needs:
+                pass  # the first process decides what that means
+            elif kind == IN_NETWORK:
                 program().check_batch(int(name))
                 program().bench(bench, variant, int(name))
             elif kind == AT_RANDOM:
@@ -182,6 +189,6 @@ def measuring(common: Mapping[str, Any]) -> Iterator[Callable[[Sequence[Any], in
                 op_ms = op_ms_of(variant, name, variant.operation.parse(text), x, y, swept)
             found: dict[str, Any] = msgspec.to_builtins(bench.record)
             rows = {kind: found.pop(kind) for kind in ("rows", "skipped", "sweeps")}
-            return {"head": found, "op_ms": op_ms, **rows}
+            return {"head": found, "op_ms": op_ms, "needs": needs, **rows}
 
         yield compute

@@ -72,7 +72,8 @@ def find_step(name: str, network: str = NETWORK) -> Variant:
     try:
         variant = find(step_name(name, network))
     except VariantError as error:
-        raise VariantError(f"--resident {name}: short names are {', '.join(steps)}; {error}") from error
+        short = "" if name in steps else f"short names are {', '.join(steps)}; "
+        raise VariantError(f"--resident {name}: {short}{error}") from error
     if network_of(variant) == network:
         return variant
     if other := network_of(variant):
@@ -130,9 +131,10 @@ class Program:
         file = weights or model.weights(images.name)
         if weights is None and not file.is_file():
             train = f"run.py train --network {network} --data {images.name}"
+            note = f". NOTE: {images.note}" if images.note else ""
             raise UsageError(
                 f"no weights of {model.title} for the data set '{images.name}' are shipped: create them "
-                f"with '{train}', and name the file with --weights"
+                f"with '{train}', and name the file with --weights{note}"
             )
         built, info = model.read(file, images.name)
         return cls(built, info, file, images, data_dir, model)

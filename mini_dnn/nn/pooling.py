@@ -1,4 +1,4 @@
-"""Max and average pooling with stride and padding, and average pooling to a given size."""
+"""Max pooling with stride and padding, and average pooling to a given size."""
 
 from __future__ import annotations
 
@@ -12,38 +12,10 @@ from mini_dnn.nn.numpy_pool import (
     max_pool_forward,
     overlapping_max_backward,
     overlapping_max_forward,
-    taps,
 )
 
 
-class _Windows(Layer):
-    """Pooling of square windows. The last ones may reach ``beyond`` the lower and right edges."""
-
-    def __init__(self, size: int, stride: int | None, padding: int, beyond: int = 0) -> None:
-        self.size, self.padding, self._beyond = size, padding, beyond
-        self.stride = size if stride is None else stride
-        if size < 1 or self.stride < 1 or not 0 <= 2 * padding <= size:
-            raise ShapeError(
-                "pooling needs a size and a stride of 1 or more, and a padding of at most half the size; "
-                f"found {size}, {self.stride}, {padding}"
-            )
-
-    def __repr__(self) -> str:
-        ceil = ", ceil" if self._beyond else ""
-        stride = f", stride {self.stride}" if self.stride != self.size else ""
-        padding = f", padding {self.padding}" if self.padding else ""
-        return f"{type(self).__name__}({self.size}x{self.size}{ceil}{stride}{padding})"
-
-    def output_shape(self, shape: Shape) -> Shape:
-        """(N, C, H, W) to (N, C, P, Q)."""
-        least = max(1, self.size - 2 * self.padding - self._beyond)
-        if len(shape) != 4 or min(shape[2:]) < least:
-            raise ShapeError(f"{self!r} takes (N, C, H, W) with H and W >= {least}; found {shape}")
-        H, W = (side + self._beyond for side in shape[2:])
-        return *shape[:2], *output_size((H, W), (self.size,) * 2, self.stride, self.padding)
-
-
-class MaxPool2d(_Windows):
+class MaxPool2d(Layer):
     """Maxima of square windows.
 
     Parameters
@@ -67,14 +39,34 @@ class MaxPool2d(_Windows):
     def __init__(
         self, size: int, ceil_mode: bool = False, stride: int | None = None, padding: int = 0
     ) -> None:
-        super().__init__(size, stride, padding, size - 1 if ceil_mode else 0)
-        self.ceil_mode = ceil_mode
+        self.size, self.padding, self.ceil_mode = size, padding, ceil_mode
+        self.stride = size if stride is None else stride
         self._is_apart = self.stride == size and not padding  # windows do not overlap
+        if size < 1 or self.stride < 1 or not 0 <= 2 * padding <= size:
+            raise ShapeError(
+                "pooling needs a size and a stride of 1 or more, and a padding of at most half the size; "
+                f"found {size}, {self.stride}, {padding}"
+            )
         if ceil_mode and not self._is_apart:
             raise ShapeError(
                 "pooling has no ceil mode with a stride or a padding of its own; "
                 f"found {self.stride}, {padding}"
             )
+
+    def __repr__(self) -> str:
+        ceil = ", ceil" if self.ceil_mode else ""
+        stride = f", stride {self.stride}" if self.stride != self.size else ""
+        padding = f", padding {self.padding}" if self.padding else ""
+        return f"MaxPool2d({self.size}x{self.size}{ceil}{stride}{padding})"
+
+    def output_shape(self, shape: Shape) -> Shape:
+        """(N, C, H, W) to (N, C, P, Q)."""
+        beyond = self.size - 1 if self.ceil_mode else 0  # the lower and right edges
+        least = max(1, self.size - 2 * self.padding - beyond)
+        if len(shape) != 4 or min(shape[2:]) < least:
+            raise ShapeError(f"{self!r} takes (N, C, H, W) with H and W >= {least}; found {shape}")
+        H, W = (side + beyond for side in shape[2:])
+        return *shape[:2], *output_size((H, W), (self.size,) * 2, self.stride, self.padding)
 
     def forward(self, x: np.ndarray, training: bool = False, overwrite: bool = False) -> np.ndarray:
         """(N, C, H, W) to (N, C, P, Q)."""
@@ -94,49 +86,6 @@ class MaxPool2d(_Windows):
         if self._is_apart:
             return max_pool_backward(x, y, dy, self.size)
         dx = overlapping_max_backward(x, y, channels_last(dy), self.size, self.stride, self.padding)
-        return channels_second(dx)
-
-
-class AvgPool2d(_Windows):
-    """Means of square windows; zeros of the padding count, as in PyTorch.
-
-    Parameters
-    ----------
-    size
-        Rows and columns of a window.
-    stride
-        The distance between windows; by default their size.
-    padding
-        Zeros on each side; at most half the size.
-
-    Raises
-    ------
-    ShapeError
-        The sizes are invalid or do not match.
-    """
-
-    def __init__(self, size: int, stride: int | None = None, padding: int = 0) -> None:
-        super().__init__(size, stride, padding)
-
-    def forward(self, x: np.ndarray, training: bool = False, overwrite: bool = False) -> np.ndarray:
-        """(N, C, H, W) to (N, C, P, Q), its channels last in memory."""
-        N, C, P, Q = self.output_shape(x.shape)
-        if training:
-            self._saved = x.shape
-        y = np.zeros((N, P, Q, C), x.dtype)
-        last = channels_last(x)
-        for tap in taps(self.size, self.stride, self.padding, x.shape[2:], (P, Q)):
-            y[tap.windows] += last[tap.pixels]
-        y /= x.dtype.type(self.size**2)
-        return channels_second(y)
-
-    def backward(self, dy: np.ndarray) -> np.ndarray:
-        """Spread each dy over its window."""
-        N, C, H, W = self._take_saved()
-        share = channels_last(dy) / dy.dtype.type(self.size**2)
-        dx = np.zeros((N, H, W, C), dy.dtype)
-        for tap in taps(self.size, self.stride, self.padding, (H, W), dy.shape[2:]):
-            dx[tap.pixels] += share[tap.windows]
         return channels_second(dx)
 
 

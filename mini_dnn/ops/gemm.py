@@ -197,6 +197,7 @@ OPERATION = Operation(
         "bf16-4096": GemmShape(4096, 4096, 4096, "bf16", "bf16"),
         **{f"odd-{s}": GemmShape(s, s, s, "fp16", "fp16") for s in (4095, 8191)},
         "odd": GemmShape(2047, 1023, 777, "fp16", "fp16"),
+        "tokens": GemmShape(32 * 197, 768, 768, "fp16", "fp16"),  # of 32 images in a transformer
         "row": GemmShape(1, 4096, 4096, "fp16", "fp16"),
         "fp32-row": GemmShape(1, 4096, 4096),
         "skinny": GemmShape(64, 4096, 4096, "fp16", "fp16"),

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from mini_dnn.device import Device
-from mini_dnn.errors import DeviceError
-from mini_dnn.variant import Planned, Variant
+from mini_dnn.errors import DeviceError, UsageError
+from mini_dnn.paths import program
+from mini_dnn.variant import Planned, Variant, exercise
 from mini_dnn.variant.planned import HOPPER, arch_needed
 
 
@@ -33,14 +34,18 @@ def check_runnable(variant: Variant | Planned, device: Device) -> None:
 
 
 def divided(variants: Sequence[Variant], device: Device) -> tuple[list[Variant], list[str]]:
-    """Return the variants that a device can run, and for each of the others what it needs."""
+    """Return the variants that a device can run, and for each of the others what it needs.
+
+    An exercise needs code in place of its blanks.
+    """
     able: list[Variant] = []
     needs: list[str] = []
     for variant in variants:
         try:
+            exercise.require_filled(variant.folder, program("hint", variant.name))
             check_runnable(variant, device)
             able.append(variant)
-        except DeviceError as error:
+        except (DeviceError, UsageError) as error:
             needs.append(str(error))
     return able, needs
 

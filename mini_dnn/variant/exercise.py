@@ -99,9 +99,9 @@ def next_hint(folder: Path) -> list[str]:
         state = json.loads((folder / STATE).read_text())
         source, read = find(str(state["of"])), [int(count) for count in state["read"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(
-            f"{folder} is not an exercise: 'run.py new --exercise {exercises()[0]}' makes one"
-        ) from error
+        known = exercises()
+        one = next((name for name in known if folder.match(name)), known[0])
+        raise UsageError(f"{folder} is not an exercise: 'run.py new --exercise {one}' makes one") from error
     blanks = blanks_of(source)
     read += [0] * (len(blanks) - len(read))  # the exercise has got more blanks since it was made
     lines = [line.partition("//")[0] for line in read_source(folder / "kernel.cu").splitlines()]

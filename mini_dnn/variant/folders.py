@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -22,7 +23,7 @@ from mini_dnn import ops
 from mini_dnn.errors import VariantError, meant, reason, where
 from mini_dnn.ops import Operation
 from mini_dnn.ops.compare import PRECISIONS
-from mini_dnn.paths import ROOT, expanded
+from mini_dnn.paths import HANDOUT, ROOT, expanded
 from mini_dnn.variant.variant import COMPUTE_TYPES, Variant
 
 SHORT_NAMES = {"cpu": "m1/cpu", "m1": "m1/direct", "m2": "m2/unroll_gemm", "m3": "layers/custom"}
@@ -93,6 +94,11 @@ def default_of(op: str, wanted: str) -> str:
 def preferred(operation: Operation) -> Iterator[Variant]:
     """The operation's preferred variants that exist in this copy, the best first."""
     return (find(name) for name in operation.preferred if _is_here(name))
+
+
+def has_variants(operation: Operation) -> bool:
+    """Whether this copy has a variant of an operation; a handout may have none."""
+    return any(True for _ in preferred(operation)) or bool(names(operation.name))
 
 
 def _is_here(name: str) -> bool:
@@ -168,26 +174,43 @@ def _folder_of(name: str) -> Path:
             "(CONTRIBUTING.md shows one)"
         )
     if name in ops.names():
+        one = default_of(name, ops.find(name).default)
         raise VariantError(
-            f"{name} is an operation; name one of its variants, such as {ops.find(name).default}. "
-            f"'run.py list {name}' shows them"
+            f"{name} is an operation; name one of its variants, such as {one}. 'run.py list {name}' shows "
+            "them"
         )
     full = [*names(), *mine()]
     begin = [n for n in full if n.startswith(f"{name}_")] or [n for n in full if f"/{name}_" in f"{n}_"]
     begin = [] if explicit or "/" not in name else begin
     if len(begin) == 1:
         return _folder_of(begin[0])
+    raise VariantError(f"no variant {_why_unknown(name, begin, full)}")
+
+
+def _why_unknown(name: str, begin: list[str], full: list[str]) -> str:
+    """The rest of a message, about a name that means none of all variants, or several that begin with it."""
+    official = SHORT_NAMES.get(name, name)
     known = [*(short for short, name in SHORT_NAMES.items() if name in full), *full]
     asked = f"'{name}'" if official == name else f"'{name}', which is '{official}'"
     if not known:
-        raise VariantError(
-            f"no variant {asked}: there are none here. They are folders of a checkout, which "
-            "'pip install -e .' installs; a graded submission cannot load others"
+        return (
+            f"{asked}: there are none here. They are folders of a checkout, which 'pip install -e .' "
+            "installs; a graded submission cannot load others"
+        )
+    if not begin and any(f"/{official}_" in f"/{left}_" for left in _left_out()):
+        return (
+            f"{asked}: this copy is a handout, which leaves it out. 'run.py list' shows what it has; a path "
+            "to a folder works too"
         )
     some = begin or known[:MOST_NAMED]
     more = f" and {len(known) - len(some)} more" if not begin and len(known) > len(some) else ""
     hint = meant(name, known) or f"; expected one of {', '.join(some)}{more}"
-    raise VariantError(f"no variant {asked}{hint}. 'run.py list' shows all; a path to a folder works too")
+    return f"{asked}{hint}. 'run.py list' shows all; a path to a folder works too"
+
+
+def _left_out() -> list[str]:
+    """Names of the variants that this copy lacks if it is a handout."""
+    return list(json.loads(HANDOUT.read_text())["left"]) if HANDOUT.is_file() else []
 
 
 def _load(folder: Path) -> Variant:
