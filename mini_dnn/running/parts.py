@@ -98,7 +98,7 @@ def entries(problem: Any, arrays: Arrays, first: int, last: int) -> dict[str, np
     for name, value in arrays.items():
         if known[name].split and len(value) != problem.batch:
             raise ShapeError(
-                f"{name} {value.shape} is to be divided along its first axis, but the batch of {problem} has "
+                f"{name} {value.shape} has to be divided along its first axis, but the batch of {problem} has "
                 f"{problem.batch} entries; if each entry needs the whole array, declare it as "
                 "Array(..., split=False)"
             )
