@@ -60,7 +60,7 @@ class Chain:
         words = text.split("x")
         if len(words) < 2 or not all(word.isdecimal() and int(word) for word in words):
             raise UsageError(
-                f"--chains {text}: expected the number of rows, and widths behind it, such as 6304x768x3072"
+                f"--chains {text}: expected the number of rows and then widths, such as 6304x768x3072"
             )
         rows, *widths = map(int, words)
         return cls(text, rows, tuple(widths))

@@ -172,7 +172,7 @@ def test_every_mistake_is_wrong_and_named(change: dict[str, Any]) -> None:
     [
         ({"scale": 1.0}, "the scale is left out"),
         ({"scale": 1 / 64}, "scores are divided by d and not by its root"),
-        ({"causal": True}, "keys behind the query are masked, though the problem is not causal"),
+        ({"causal": True}, "keys after the query are masked, though the problem is not causal"),
     ],
 )
 def test_hints(change: dict[str, Any], words: str) -> None:

@@ -102,7 +102,7 @@ class TestVerb:
         text = capsys.readouterr().out
         assert "NVIDIA A100" in text
         assert "limited by" in text
-        assert "would be enough: let what a warp accesses begin at a multiple of 32 bytes" in text
+        assert "would be enough: let each access of a warp begin at a multiple of 32 bytes" in text
         assert "let neighbouring threads" not in text, "they already do"
         found = json.loads(file.read_text())
         assert found["variant"] == "m1/direct"

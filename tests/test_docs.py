@@ -18,7 +18,7 @@ from mini_dnn.running.runner import run
 from mini_dnn.running.verify import verify
 from mini_dnn.variant import find, names
 
-FOLDERS = ("data", "docs", "milestones", "layers", "ladders", "networks")
+FOLDERS = ("benchmarks", "data", "docs", "milestones", "layers", "ladders", "networks")
 PAGES = sorted(
     path for pattern in ("*.md", *(f"{folder}/**/*.md" for folder in FOLDERS)) for path in ROOT.glob(pattern)
 )
@@ -40,7 +40,11 @@ def fenced(path: Path, language: str) -> list[str]:
 def anchors(path: Path) -> set[str]:
     """The anchors that GitHub generates for the headings."""
     headings = re.findall(r"^#+ (.*)$", FENCE.sub("", path.read_text()), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return set(map(anchor, headings))
+
+
+def anchor(heading: str) -> str:
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 def help_text(capsys: pytest.CaptureFixture[str], *words: str) -> str:
@@ -91,6 +95,16 @@ def test_commands_have_real_verbs_and_flags(page: Path, capsys: pytest.CaptureFi
         flags = set(re.findall(r"--[a-z][a-z-]*", help_text(capsys, verb)))
         used = {word.partition("=")[0] for word in words if word.startswith("--")}
         assert used <= flags, f"{page_id(page)}: run.py {command}"
+
+
+def test_the_lab_notebook_lists_its_entries() -> None:
+    index = ROOT / "benchmarks/NOTES.md"
+    listed = re.findall(r"\]\((notes/\w+\.md#[^)]+)\)", index.read_text())
+    for page in (index.parent / "notes").glob("*.md"):
+        entries = re.findall(r"^## (.*)$", page.read_text(), re.MULTILINE)
+        assert [link for link in listed if link.startswith(f"notes/{page.name}#")] == [
+            f"notes/{page.name}#{anchor(entry)}" for entry in entries
+        ]
 
 
 def test_commands_are_found() -> None:

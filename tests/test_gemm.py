@@ -216,8 +216,8 @@ def test_an_audit_lets_rounding_pass_and_less_exact_sums_not(rng: np.random.Gene
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"layout": "tn"}, "a is read as if it lay transposed"),
-        ({"layout": "nt"}, "b is read as if it lay transposed"),
+        ({"layout": "tn"}, "a is read as if it were transposed"),
+        ({"layout": "nt"}, "b is read as if it were transposed"),
         ({"alpha": 1.0}, "alpha is left out"),
         ({"beta": 1.0}, "c0 is added without beta"),
     ],

@@ -77,9 +77,9 @@ def test_cheats_with_the_clock(name: str, tmp_path: Path) -> None:
     ("at", "said"),
     [
         ("-3", "3 floats before"),
-        ("N * M * P * Q + 1", "2 floats behind"),
+        ("N * M * P * Q + 1", "2 floats after"),
         ("-5001", "5001 floats before"),
-        ("N * M * P * Q + 5000", "5001 floats behind"),
+        ("N * M * P * Q + 5000", "5001 floats after"),
     ],
 )
 def test_who_writes_beside_a_buffer_is_seen(at: str, said: str, tmp_path: Path) -> None:

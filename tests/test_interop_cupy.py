@@ -154,6 +154,19 @@ def test_every_variant_gives_what_it_gives_elsewhere(name: str, cupy: StandIn) -
     assert len(cupy.compiled) == 1 + len(loaded.planned.codes)
 
 
+def test_arrays_of_called_variants_are_not_viewed_again(cupy: StandIn) -> None:
+    """Each view costs a call microseconds, and ``gemm/v14_mixed`` calls four variants in a row here."""
+    module: Any = sys.modules["mini_dnn.interop.cupy"]
+    loaded = module.Loaded.__new__(module.Loaded)
+    loaded.planned = find("gemm/v14_mixed").planned(GemmShape(64, 64, 64, "fp16"), 227 * 1024)
+    (launch,) = loaded.planned.launches
+    buffers = {name: empty(array.shape, array.dtype) for name, array in loaded.planned.arrays.items()}
+    named = [arg for arg in launch.args if isinstance(arg, str)]
+    found = [loaded._named(buffers, "the launch", name) for name in named]
+    assert [id(array) for array in found] == [id(buffers[loaded.planned.owner(name)]) for name in named]
+    assert set(named).isdisjoint(buffers)
+
+
 def test_arrays_that_do_not_fit_are_refused(cupy: StandIn) -> None:
     square = np.ones((1, 8, 8), np.float32)
     product = load("gemm/v0", "8,8,8")

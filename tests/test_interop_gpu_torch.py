@@ -212,7 +212,7 @@ def test_two_gpus(torch: Any) -> None:
     with torch.cuda.device(1):
         assert close(torch, gemm(a, b).cpu(), expected)
         assert torch.cuda.current_device() == 1
-    with refused("a lies on GPU 0, b lies on GPU 1: the arrays of one call must be on one GPU"):
+    with refused("a is on GPU 0, b is on GPU 1: the arrays of one call must be on one GPU"):
         gemm(a, b.to("cuda:1"))
 
 

@@ -139,5 +139,5 @@ def test_arrays() -> None:
 def test_an_array_that_the_whole_batch_needs_is_said_to_be_so() -> None:
     """The author of an operation with a vector of the length of a row gets this message at the first run."""
     problem = softmax.Rows(4, 3)
-    with pytest.raises(ShapeError, match=r"x \(3,\) is to be divided along its first axis.*split=False"):
+    with pytest.raises(ShapeError, match=r"x \(3,\) has to be divided along its first axis.*split=False"):
         entries(problem, {"x": np.zeros(3, np.float32)}, 0, 2)

@@ -34,7 +34,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         help="grade submissions by a rubric",
         description="Grade submissions, each isolated in its own processes. The same command continues a "
         "run that was stopped. Exit status: 0 all submissions were graded; 1 some could not be graded, for a "
-        "reason outside the submission; 2 usage error.",
+        "reason outside the submission; 2 error, such as wrong use.",
     )
     parser.add_argument(
         "submissions",

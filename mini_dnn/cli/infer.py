@@ -66,7 +66,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         help="classify test images (what run.py does without a verb)",
         description="Classify test images with a network whose heavy layers run in a variant, and print the "
         "op and layer times and the accuracy. Exit status: 0 as expected; 1 a result differs from what is "
-        "expected; 2 usage error.",
+        "expected; 2 error, such as wrong use.",
     )
     parser.add_argument(
         "--batch", type=int, help=f"number of test images, starting with the first (default {BATCH})"
@@ -99,7 +99,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--linear",
         metavar="NAME|PATH",
-        help="run linear layers in a variant that 'run.py list gemm' shows, or in a path's (default: NumPy)",
+        help="run linear layers in this variant of gemm: a name or a path (default: NumPy)",
     )
     parser.add_argument(
         "--send",

@@ -42,7 +42,8 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
         "run",
         help="run one variant at a problem: op time, share of the roofline, error",
         description="Run one variant of any operation on random inputs, at problems of the course or at "
-        "given sizes. Exit status: 0 as expected; 1 a result differs from float64; 2 usage error.",
+        "given sizes. Exit status: 0 as expected; 1 a result differs from float64; 2 error, such as wrong "
+        "use.",
     )
     add_variant(parser)
     parser.add_argument(

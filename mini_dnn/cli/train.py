@@ -27,7 +27,7 @@ NUMBER_OF_CLASSES = 10  # of every data set here
 FOLDER = Path("checkpoints")  # default folder of the files
 FLAGS = (
     ("epochs", int, "passes over the training images"),
-    ("batch", int, "images a step"),
+    ("batch", int, "images per step"),
     ("rate", float, "highest learning rate"),
 )  # whose defaults are the network's
 

@@ -49,7 +49,7 @@ KNOWN_FAILURES = (
     ),
     (
         "Unable to find injection library",
-        "the program compute-sanitizer lies apart from its libraries; install the CUDA toolkit's package "
+        "the program compute-sanitizer is not beside its libraries; install the CUDA toolkit's package "
         "cuda-sanitizer-api, and put the toolkit's bin folder on PATH, not a copy of the program",
     ),
     (

@@ -43,7 +43,7 @@ class Guarded(Execution):
     def written_beside(self) -> str:
         """Return the name of a buffer whose guards have changed, or an empty string."""
         for name, guards in self._guards.items():
-            for guard, side in zip(guards, ("before", "behind"), strict=True):
+            for guard, side in zip(guards, ("before", "after"), strict=True):
                 found, canary = np.empty(guard.nbytes, np.uint8), self._canary[: guard.nbytes]
                 self._device.copy_out(guard, found)
                 if not np.array_equal(found, canary):

@@ -83,7 +83,7 @@ def check_setting(setting: Setting, submissions: Sequence[Submission], rubric_fi
         for folder in code_folders():
             if path.is_relative_to(folder.resolve()):
                 raise UsageError(
-                    f"{path} lies in {folder}, which every submission can read, because it contains "
+                    f"{path} is in {folder}, which every submission can read, because it contains "
                     "Python, packages or a compiler; move the file"
                 )
 

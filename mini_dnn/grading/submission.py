@@ -207,7 +207,7 @@ def check_apart(submissions: Sequence[Submission], out: Path, rubric: Rubric) ->
     for one in submissions:
         inside = one.is_folder_of_variant(rubric) and out.is_relative_to(one.folder)
         if out == one.folder or inside:
-            what = "is" if out == one.folder else f"lies in {one.folder}, which is"
+            what = "is" if out == one.folder else f"is in {one.folder}, which is"
             raise UsageError(
                 f"--out {out} {what} named as a submission; name only submissions, or write the results to "
                 "a folder beside them"

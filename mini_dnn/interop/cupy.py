@@ -175,12 +175,12 @@ class Loaded:
 
     def _named(self, buffers: dict[str, Any], what: str, name: str) -> Any:
         """The array with this name, or a view of another array with this name."""
-        if name in self.planned.views:
-            of, array = self.planned.views[name]
-            return self._named(buffers, what, of).reshape(-1)[: prod(array.shape)].reshape(array.shape)
-        if name not in buffers:
-            raise no_buffer(name, buffers, what)
-        return buffers[name]
+        owner = self.planned.owner(name)
+        if owner not in buffers:
+            raise no_buffer(owner, buffers, what)
+        array = buffers[owner]
+        shape = self.planned.views[name][1].shape if name in self.planned.views else array.shape
+        return array if shape == array.shape else array.reshape(-1)[: prod(shape)].reshape(shape)
 
     def _multiply(self, step: Gemm, buffers: dict[str, Any]) -> None:
         """Multiply with cuBLAS, with one handle for each stream."""

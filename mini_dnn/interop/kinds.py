@@ -95,7 +95,7 @@ def describe(value: Any) -> str:
 
 def refuse_gpus(names: Sequence[str], gpus: Sequence[int]) -> NoReturn:
     """Raise an error because arrays are not on one GPU."""
-    found = ", ".join(f"{name} lies on GPU {gpu}" for name, gpu in zip(names, gpus, strict=True))
+    found = ", ".join(f"{name} is on GPU {gpu}" for name, gpu in zip(names, gpus, strict=True))
     raise ShapeError(f"{found}: the arrays of one call must be on one GPU; copy some of them there")
 
 

@@ -147,7 +147,7 @@ def mistakes(p: AttentionShape, arrays: Arrays) -> Iterator[tuple[str, Arrays]]:
     words = (
         "the mask is forgotten"
         if p.causal
-        else "keys behind the query are masked, though the problem is not causal"
+        else "keys after the query are masked, though the problem is not causal"
     )
     yield words, answer(replace(p, causal=not p.causal), arrays)
     yield "the softmax is along the queries and not along the keys", weighted(p, arrays, _along_queries)

@@ -67,7 +67,7 @@ def mistaken_sums(p: PaddedShape, x: np.ndarray, w: np.ndarray) -> Iterator[tupl
         yield words, convolve(x, w.swapaxes(2, 3), stride, pad)
     if pad:
         around = ((0, 0), (0, 0), (pad, pad), (pad, pad))
-        words = "pixels beside the image are those at its edge, and not 0"
+        words = "pixels outside the image are those at its edge, and not 0"
         yield words, unpadded(np.pad(x, around, mode="edge"), w, stride)
     for axis, name in ((2, "row"), (3, "column")):
         for step, words in ((1, "late"), (-1, "early")):

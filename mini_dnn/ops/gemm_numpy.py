@@ -54,7 +54,7 @@ def _misread(p: GemmShape, arrays: Arrays, a: np.ndarray, b: np.ndarray) -> Iter
     """Operands that are read with a wrong layout."""
     tight = replace(p, lda=0, ldb=0)
     turned = replace(tight, layout=p.layout.translate(str.maketrans("nt", "tn")))
-    read_as = {"t": "row by row, and it lies transposed", "n": "as if it lay transposed"}
+    read_as = {"t": "row by row, but it is transposed", "n": "as if it were transposed"}
     for at, (name, letter) in enumerate(zip("ab", p.layout, strict=True)):
         has_gap = p.arrays[name].gap > 0
         other, words = (

@@ -193,7 +193,7 @@ def mistakes(p: ResNetShape, arrays: Arrays) -> Iterator[tuple[str, Arrays]]:
     yield "the residuals are left out", other(join=lambda branch, shortcut: relu(branch))
     words = "residuals are added after ReLU, and not before it"
     yield words, other(join=lambda branch, shortcut: relu(branch) + shortcut)
-    yield "ReLU behind a block is left out", other(join=lambda branch, shortcut: branch + shortcut)
+    yield "ReLU after a block is left out", other(join=lambda branch, shortcut: branch + shortcut)
     found = features(p, arrays)
     yield (
         "the bias of the last layer is left out",

@@ -36,7 +36,7 @@ WORK = {"ffma": "FMAs", "fadd": "additions", "fmul": "products", "special": "spe
 FULL = 31.5  # active lanes that count as a full warp
 CURES = {
     "sectors": "let neighbouring threads use neighbouring addresses",
-    "unaligned": "let what a warp accesses begin at a multiple of 32 bytes",
+    "unaligned": "let each access of a warp begin at a multiple of 32 bytes",
     "conflicts": "pad the rows of the array, so that the words of the lanes are in different banks",
     "splits": "let all lanes of a warp take the same side: branch on a value that is the same for 32 threads",
 }

@@ -98,8 +98,8 @@ def entries(problem: Any, arrays: Arrays, first: int, last: int) -> dict[str, np
     for name, value in arrays.items():
         if known[name].split and len(value) != problem.batch:
             raise ShapeError(
-                f"{name} {value.shape} is to be divided along its first axis, but the batch of {problem} has "
-                f"{problem.batch} entries; if each entry needs the whole array, declare it as "
+                f"{name} {value.shape} has to be divided along its first axis, but the batch of {problem} "
+                f"has {problem.batch} entries; if each entry needs the whole array, declare it as "
                 "Array(..., split=False)"
             )
     return {name: value[first:last] if known[name].split else value for name, value in arrays.items()}

@@ -19,7 +19,7 @@
 // Limits    halves; sm_90a; 64 numbers, 137 to 200 tokens and no mask. attention/v9_final is called for the others.
 // Hazards   If all heads were requested at the start, the values of the first one would arrive 0.5 us later. A block
 //           therefore requests a head when the keys of the previous one have arrived. The last product of 200 keys with
-//           values takes 16 keys. The powers of the last 8 are 0, but shared memory behind the values may hold NaN, so
+//           values takes 16 keys. The powers of the last 8 are 0, but shared memory after the values may hold NaN, so
 //           the descriptor of that product continues at zeros. Of the registers that a tile has, 149 of 152 are used:
 //           with parts of 112 and 88 keys the compiler serialises the products (ptxas reports C7512). A warp replaces
 //           its rows of queries by results under the same assumption about its part of a product as in

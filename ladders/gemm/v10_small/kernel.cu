@@ -27,7 +27,7 @@
 //           not each of 4 blocks 32 KB; 256, 2.73 to 2.3; 512 x 512 x 8192, 15.8 to 12; 3 x 2308 x 3118, 16.4 to 8.5;
 //           3383 x 561 x 25, 7.8 to 3.9, which neglects that each warp needs a thousand instructions. Found for
 //           vectors: 1 x 4096 x 4096, 15.5 to 13.4; 1 x 1001 x 999, 18.0 to 3.4; 8192 x 1 x 8192, 52.7 to 46.6.
-// Limits    16 bits, sm_90a. Tiles that start anywhere need pitches below 2^23. The other kernels, but for columns,
+// Limits    16 bits, sm_90a. Tiles that start anywhere need pitches below 2^23. The other kernels, except for columns,
 //           need lines that start at multiples of 16 bytes.
 // Hazards   as gemm/v7_specialised and gemm/v5_mma_async. In addition: sums take the place of the stages of a small
 //           tile, so all warps must have read the last stage before. A kernel that is launched early must not access

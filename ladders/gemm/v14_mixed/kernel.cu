@@ -4,7 +4,7 @@
 //           therefore costs time, above all bytes from L2 and from memory.
 //           - Tall tiles of 256 x 192, in clusters of two, read a sixth fewer bytes from L2 than flat tiles of 128 x
 //             256. A tall tile has as many sums as the registers can hold. Each of two warpgroups has 128 rows, which
-//             are 192 sums a thread, and takes registers from the warpgroup that copies.
+//             are 192 sums per thread, and takes registers from the warpgroup that copies.
 //           - Flat tiles fill the last round. 8192^3 has 10.4 rounds of tall tiles on 132 multiprocessors, so the last
 //             one would be half empty. Flat tiles, which are a third smaller, therefore cover the last columns of c, as
 //             many as make the rounds full: 8192^3 is ten tall tiles and one flat tile on each of 128 multiprocessors,

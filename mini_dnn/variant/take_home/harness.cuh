@@ -190,7 +190,7 @@ bool agrees(const char* name, Buffer<Element>& buffer) {
   std::snprintf(path, sizeof path, "expected-%s.bin", name);
   std::FILE* file = std::fopen(path, "rb");
   if (!file) {
-    std::fprintf(stderr, "%s cannot be opened: run the program in the folder where it lies\n", path);
+    std::fprintf(stderr, "%s cannot be opened: run the program in its own folder\n", path);
     std::exit(2);
   }
   const Element* found = buffer.host();

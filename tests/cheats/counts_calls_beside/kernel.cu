@@ -1,5 +1,5 @@
 // Counts its calls in memory behind the output, which is not overwritten, and computes only in the first calls.
-// expect: a kernel wrote 256 bytes behind the buffer 'y'|252 bytes past the end of 'y'
+// expect: a kernel wrote 256 bytes after the buffer 'y'|252 bytes past the end of 'y'
 // where: timed
 extern "C" __global__ void conv(const float* x, const float* w, float* y, int N, int C, int H, int W, int M, int R,
                                 int S) {
