@@ -47,7 +47,7 @@ void run_share(Pool& pool, Worker& w, int index) {
   blockDim = {l.block[0], l.block[1], l.block[2]};
   gridDim = {l.grid[0], l.grid[1], l.grid[2]};
   join_cluster(pool.share, w, index);
-  const bool has_stacks = reserve_stacks(w);
+  const bool has_stacks = reserve_stacks(w, index < int(l.workers * cluster_size(l)));
   if (!(w.cluster ? gather(w, has_stacks, l.shared_bytes) : has_stacks)) {
     std::lock_guard lock(pool.mutex);  // address space is limited; others run its blocks
     if (++pool.roomless == pool.wanted)

@@ -45,7 +45,7 @@ Worker* Turns::spare() {
     static thread_local std::vector<Worker*> made;
     const size_t number = suspended_.size() - 1;
     if (number >= made.size()) made.push_back(new Worker);
-    if (!reserve_stacks(*made[number])) return nullptr;
+    if (!reserve_stacks(*made[number], false)) return nullptr;
     release_fibers(*made[number]);  // an earlier launch may have ended in the middle of its block
     const Launch& l = the_share().launch;
     count_launch_started(*made[number], *l.module, l.shared_bytes);
