@@ -27,6 +27,7 @@ SUMS = {
     "left-under-way": "in a group that the wait does not cover",
     "uncommitted": "in no group, because it was never committed",
 }
+LEFT = {"left": "", "left-open": ": its group was never committed"}
 REGISTERS = {
     "first": "in a thread that has not called wgmma_fence()",
     "sums": "adds to sums that the thread has changed since its last wgmma_fence()",
@@ -34,9 +35,8 @@ REGISTERS = {
     "operand": "reads registers of a that the thread has changed since its last wgmma_fence()",
 }
 LOAD = (
-    "wait for the mbarrier before the read; the parity starts at 0 and alternates with each use of the "
-    "buffer: "
-    "(k / BUFFERS) & 1 for the k-th load"
+    "wait for the mbarrier before the buffer is used; the parity starts at 0 and alternates with each use of "
+    "the buffer: (k / BUFFERS) & 1 for the k-th load"
 )
 STORE = (
     "call bulk_wait_read<n>() in the thread that started the store, then __syncthreads(), before its "
@@ -83,9 +83,10 @@ def explain_copy(f: Fault) -> Finding | None:
     copy, state = f.type.split()
     index = f.array.index(f.offset)
     where = f"{index} of {f.array}"
-    if state == "left":
-        what = f"the block ends without waiting for the {copy} that reads from {where}"
-        return Finding(f.kind, what, f.kernel, f.own, index, cure=CURES[copy])
+    if state in LEFT:
+        what = f"the block ends without waiting for the {copy} that reads from {where}{LEFT[state]}"
+        cure = CURES["open" if state == "left-open" else copy]
+        return Finding(f.kind, what, f.kernel, f.own, index, cure=cure)
     if state == "unawaited":
         what = f"block {f.home} ends without waiting for the {copy} that writes {where}"
         return Finding(f.kind, what, f.kernel, f.own, index, cure=CLUSTER_CURES["unawaited"])
