@@ -1,6 +1,6 @@
 // The stacks of a worker: one region, so that it can use huge pages. A switch then costs half as much, because the
-// stacks of a block no longer need a TLB entry each. Blocks that mostly wait have small pages: with huge ones, each would
-// take as much memory as its stacks have room. The drawback is that only the first stack has a guard region. The
+// stacks of a block no longer need a TLB entry each. Blocks that mostly wait have small pages: with huge ones, each
+// would take as much memory as its stacks have room. The drawback is that only the first stack has a guard region. The
 // others have a mark at their ends, which is checked when the launch ends.
 #include <sys/mman.h>
 
