@@ -81,7 +81,7 @@ def test_copy_to_what_is_still_read(kernels: Kernels) -> None:
     x = np.zeros(32, np.float32)
     assert isinstance(kernels.device, CheckedEmulator)
     kernels.device.set_schedule(1, 0)  # thread 0 is the last one
-    found = finding(kernels, "bulk_again", x, x.copy())
+    found = finding(kernels, "bulk_again", x, x.copy(), INT(128))
     kernels.device.set_schedule(0, 0)
     assert (found.kind, "arrive at an mbarrier" in found.cure) == ("race", True)
     assert found.what == (
@@ -115,6 +115,10 @@ def test_deadlock(kernels: Kernels) -> None:
     assert found.place is not None
     assert found.place.line == line_of("ptx.cu", "// never")
     assert any("with 1 of 2 arrivals missing" in note for note in found.notes)
+    found = finding(kernels, "bulk_again", x, x, INT(256))
+    assert found.what.endswith("never ends: it expects 256 bytes, and its copies bring 128")
+    assert found.place is not None
+    assert found.place.line == line_of("ptx.cu", "// few bytes")
 
 
 @pytest.mark.parametrize("parts", [1, 5])

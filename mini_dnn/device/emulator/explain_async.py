@@ -7,11 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from mini_dnn.device.cures import CURES as WAIT_CURES
-from mini_dnn.device.emulator.explain import explain_stuck
+from mini_dnn.device.emulator.explain import explain_stuck, places_in
 from mini_dnn.device.emulator.explain_cluster import CURES as CLUSTER_CURES
 from mini_dnn.device.finding import Fault, Finding, Party
 
 CLUSTER_WAIT = re.compile(r"wait at (cluster_\w+) \(.*?\), which (\d+ of the \d+) threads")
+BYTES = re.compile(r"\(parity \d\), which expects (\d+) bytes and gets (?!\1\b)(\d+)")  # all have arrived
 WAITS = {
     "cp_async": "cp_async_wait",
     "bulk_load": "mbarrier_wait for its phase",
@@ -129,4 +130,11 @@ def explain_wait(text: str, source: Path, kernel: str, me: Party) -> Finding:
     if "mbarrier_wait" not in text:
         return finding
     what = "a wait for an mbarrier never ends: all other threads are also waiting, or have returned"
+    wrong = next((note for note in finding.notes if BYTES.search(note)), "")
+    if match := BYTES.search(wrong):  # others may wait because of this one
+        what = (
+            f"a wait for an mbarrier never ends: it expects {match[1]} bytes, and its copies bring {match[2]}"
+        )
+        place = next(iter(places_in([wrong], source)), finding.place)
+        finding = replace(finding, own=Party(place, me.block, ()), other=None)
     return replace(finding, kind="deadlock", what=what, cure=CURES["deadlock"])
