@@ -106,13 +106,13 @@ def test_a_launch_after_one_that_failed_while_blocks_waited(kind: type[EmulatorD
 
 
 def test_blocks_that_wait_take_little_memory(kernels: Kernels) -> None:
-    """Their stacks have 1 GB of room, which huge pages would fill."""
+    """More blocks than multiprocessors. Huge pages would fill the 1.2 GB of room in their stacks."""
 
     def resident() -> int:
         return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
-    before, out = resident(), np.zeros(64, INT)
-    kernels("last_to_first", (64,), (256,), np.zeros(64, INT), out, INT(0))
+    before, out = resident(), np.zeros(300, INT)
+    kernels("last_to_first", (300,), (64,), np.zeros(300, INT), out, INT(0))
     assert out.all()
     assert resident() - before < 500e6
 
