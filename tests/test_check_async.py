@@ -67,12 +67,27 @@ def test_source_of_a_store_is_written(kernels: Kernels, wait: int, what: str, li
     assert line in found.place.code
 
 
-def test_store_that_nobody_waits_for(kernels: Kernels) -> None:
-    found = finding(kernels, "bulk_store_left", np.zeros(32, np.float32))
+@pytest.mark.parametrize(("commits", "cure"), [(True, "call bulk_wait_read"), (False, "commit the group")])
+def test_store_that_nobody_waits_for(kernels: Kernels, commits: bool, cure: str) -> None:
+    found = finding(kernels, "bulk_store_left", np.zeros(32, np.float32), np.bool_(commits))
     assert found.kind == "async"
+    assert found.cure.startswith(cure)
     assert found.what.startswith("the block ends without waiting for the bulk_store")
     assert found.place is not None
     assert "ptx::bulk_store(out" in found.place.code
+
+
+def test_copy_to_what_is_still_read(kernels: Kernels) -> None:
+    x = np.zeros(32, np.float32)
+    assert isinstance(kernels.device, CheckedEmulator)
+    kernels.device.set_schedule(1, 0)  # thread 0 is the last one
+    found = finding(kernels, "bulk_again", x, x.copy(), INT(128))
+    kernels.device.set_schedule(0, 0)
+    assert (found.kind, "arrive at an mbarrier" in found.cure) == ("race", True)
+    assert found.what == (
+        "a copy of 128 bytes to buffer[0] of shared array buffer 32 starts, and nothing orders it after "
+        "another thread's read of these bytes"
+    )
 
 
 def test_store_of_what_no_fence_follows(kernels: Kernels) -> None:
@@ -100,6 +115,10 @@ def test_deadlock(kernels: Kernels) -> None:
     assert found.place is not None
     assert found.place.line == line_of("ptx.cu", "// never")
     assert any("with 1 of 2 arrivals missing" in note for note in found.notes)
+    found = finding(kernels, "bulk_again", x, x, INT(256))
+    assert found.what.endswith("never ends: it expects 256 bytes, and its copies bring 128")
+    assert found.place is not None
+    assert found.place.line == line_of("ptx.cu", "// few bytes")
 
 
 @pytest.mark.parametrize("parts", [1, 5])

@@ -63,9 +63,10 @@ def test_the_limit_is_on_the_steps_of_a_block(tmp_path: Path) -> None:
 
 
 def test_only_some_places_of_its_threads_are_listed() -> None:
-    places = "\n".join(f"  threads {i} run at (k.cu:{i})" for i in range(20))
+    places = "\n".join(f"  threads {i}{' of block (1, 0, 0)' * (i % 2)} run at (k.cu:{i})" for i in range(20))
     finding = explain_endless("made 9 accesses", places, find("m1").source, "spins", Party(None, (0,), ()))
-    assert finding.notes[::8] == ("thread 0 runs at (k.cu:0)", "other threads are at 12 other places")
+    assert finding.notes[:2] == ("thread 0 runs at (k.cu:0)", "thread 1 of block (1, 0, 0) runs at (k.cu:1)")
+    assert finding.notes[8:] == ("other threads are at 12 other places",)
 
 
 def test_other_shapes_are_not_tried_after_an_endless_loop(tmp_path: Path) -> None:

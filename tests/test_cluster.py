@@ -244,8 +244,8 @@ def test_a_failure_ends_the_launch(twins: Kernels, block: int, which: int, messa
 def test_clusters_wait_for_each_other() -> None:
     """There are more of them than workers."""
     with closing(EmulatorDevice(threads=1, quick=True)) as device:
-        flags = np.zeros(8, INT)
-        Kernels(device, SOURCE)("last_cluster_to_first", (8,), (32,), flags, cluster=(2, 1, 1))
+        flags = np.zeros(36, INT)
+        Kernels(device, SOURCE)("last_cluster_to_first", (36,), (32,), flags, cluster=(2, 1, 1))
     assert flags.all()
 
 

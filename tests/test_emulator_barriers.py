@@ -1,6 +1,8 @@
 """Barriers of a block: correct ones work, and wrong ones are reported instead of hanging."""
 
+import resource
 from contextlib import closing, nullcontext
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -101,6 +103,18 @@ def test_a_launch_after_one_that_failed_while_blocks_waited(kind: type[EmulatorD
             with pytest.raises(LaunchError) if fault else nullcontext():
                 kernels("last_to_first", (4,), (1024,), np.zeros(4, INT), out, INT(fault))
         assert out.all()
+
+
+def test_blocks_that_wait_take_little_memory(kernels: Kernels) -> None:
+    """More blocks than multiprocessors. Huge pages would fill the 1.2 GB of room in their stacks."""
+
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+    before, out = resident(), np.zeros(300, INT)
+    kernels("last_to_first", (300,), (64,), np.zeros(300, INT), out, INT(0))
+    assert out.all()
+    assert resident() - before < 500e6
 
 
 def test_many_launches_and_every_block_once(kernels: Kernels) -> None:

@@ -112,6 +112,14 @@ def test_errors_in_an_included_file(emulator: EmulatorDevice, folder: Path) -> N
         ("#include <cub/cub.cuh>", "The emulator has no <cub/cub.cuh>.* set needs_gpu in variant.py"),
         ("int main() { return cudaDeviceSynchronize(); }", "cudaDeviceSynchronize is host code"),
         ("__global__ void k(int* x); void f(int* x) { k<<<1, 32>>>(x); }", "<<< is host code"),
+        (
+            "namespace cg = cooperative_groups; using nvcuda::wmma::fragment; half2 a; __nv_bfloat16 b;"
+            "float f() { __pipeline_commit(); return ptx::f() + CUDART_INF_F + __float2half(0); }",
+            "half2 needs #include <cuda_fp16.h>.\n__nv_bfloat16 needs #include <cuda_bf16.h>.\nnvcuda needs "
+            "#include <mma.h>.\ncooperative_groups needs #include <cooperative_groups.h>.\n__pipeline_commit "
+            "needs #include <cuda_pipeline.h>.\nCUDART_INF_F needs #include <math_constants.h>.\nptx needs "
+            "#include <mini_dnn/ptx.cuh>.$",
+        ),
     ],
 )
 def test_what_only_nvcc_compiles_gets_a_hint(

@@ -9,6 +9,9 @@ CURES = {
     "would be in the array, so a product of ints has probably exceeded 2^31",
     "race": "put a __syncthreads() between the two accesses: after a tile is filled and before it is read, "
     "and again before it is overwritten",
+    "copy race": "put a __syncthreads() between the two (in a cluster, a cluster_sync()), or let the threads "
+    "arrive at an mbarrier when they have used the buffer, and wait for it before the next copy; if they do "
+    "so, a thread uses the buffer too early: the parity of its wait for the k-th load is (k / BUFFERS) & 1",
     "warp race": "put a __syncthreads() between the two accesses, or a __syncwarp() if only this warp uses "
     "the array: the lanes of a warp do not run in lockstep; a WMMA store also needs this barrier",
     "same element": "only one thread may write each element: check the index, and check that threads beyond "

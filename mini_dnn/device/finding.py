@@ -214,6 +214,11 @@ def _race(f: Fault) -> Finding:
         what = f"{f.kernel} {f.own.does} {where}, which {f.type} {f.other.does}, before ptx::grid_wait(): "
         what += f"the launch is early, and that of {f.type} may still run"
         return Finding(f.kind, what, f.kernel, f.own, index, cure=CURES["ahead"])
+    if f.detail == "copied" and f.array.memory == "shared":
+        access = "write" if f.other.write else "read"
+        what = f"a copy of {f.nbytes} bytes to {where} starts, and nothing orders it after another "
+        what += f"thread's {access} of these bytes"
+        return Finding(f.kind, what, f.kernel, f.own, index, f.other, CURES["copy race"])
     if f.own.block != f.other.block and f.array.memory == "shared":
         cure, between = "cluster race", "without a cluster barrier between them that orders memory"
         where += f" in block {f.home}"

@@ -193,6 +193,23 @@ extern "C" __global__ void bulk_early(const float* in, float* early, int expecte
   early[threadIdx.x] += 100 * buffer[threadIdx.x];
 }
 
+// A copy is started to a buffer that other threads may still read; or it brings fewer bytes than expected.
+extern "C" __global__ void bulk_again(const float* in, float* out, int expected) {
+  __shared__ __align__(128) float buffer[32];
+  __shared__ ptx::mbarrier full;
+  buffer[threadIdx.x] = 0;
+  if (threadIdx.x == 0) ptx::mbarrier_init(&full, 1), ptx::fence_proxy_async();
+  __syncthreads();  // the buffer and the mbarrier are there
+  out[threadIdx.x] = buffer[threadIdx.x];
+  if (expected > sizeof buffer) __syncthreads();
+  if (threadIdx.x == 0) {
+    ptx::mbarrier_arrive_expect_tx(&full, expected);
+    ptx::bulk_load(buffer, in, sizeof buffer, &full);
+    ptx::mbarrier_wait(&full, 0);  // few bytes
+  }
+  __syncthreads();
+}
+
 // A store that is never waited for, or whose source changes before it was read.
 extern "C" __global__ void bulk_store_early(float* out, int wait) {
   __shared__ __align__(128) float buffer[32];
@@ -208,12 +225,13 @@ extern "C" __global__ void bulk_store_early(float* out, int wait) {
   }
 }
 
-extern "C" __global__ void bulk_store_left(float* out) {
+extern "C" __global__ void bulk_store_left(float* out, bool commits) {
   __shared__ __align__(128) float buffer[32];
   buffer[threadIdx.x] = threadIdx.x;
   ptx::fence_proxy_async();
   __syncthreads();
-  if (threadIdx.x == 0) ptx::bulk_store(out, buffer, sizeof buffer), ptx::bulk_commit();
+  if (threadIdx.x == 0) ptx::bulk_store(out, buffer, sizeof buffer);
+  if (threadIdx.x == 0 && commits) ptx::bulk_commit();
 }
 
 // fence: by all threads, by the one that stores, or by none.

@@ -49,6 +49,7 @@ DETAILS = (  # Detail in runtime/checked/interface.h
     "kept",
     "no function",
     "ahead",
+    "copied",
 )
 
 

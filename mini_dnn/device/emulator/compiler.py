@@ -86,7 +86,8 @@ CHECKED_PROCESSOR = ("-march=x86-64-v3", "-mtune=generic")
 # Frames in which only the upper end depends on the stack's alignment, so that the return address has a fixed
 # place.
 X86_FRAMES = ("-maccumulate-outgoing-args",)
-# The start and length of what one instruction clears or copies are the same as in its check.
+# The start and length of what one instruction clears or copies are the same as in its check. A struct is not
+# copied by a call of memcpy, which counted mode would count as well.
 X86_BLOCKS = tuple(
     f"-m{name}-strategy=rep_8byte:8192:noalign,libcall:-1:noalign" for name in ("memset", "memcpy")
 )
@@ -159,7 +160,7 @@ class Compiler:
             *KERNEL_FLAGS,
             *(CLANG_FLAGS if self.is_clang else GCC_FLAGS),
             *(["-O1"] if self.quick else []),
-            *(COUNTED_FLAGS if self.counted else ()),
+            *((*COUNTED_FLAGS, *self._x86(X86_BLOCKS)) if self.counted else ()),
         )
 
     @property
@@ -167,13 +168,13 @@ class Compiler:
         """Additional flags for kernel files of checked mode."""
         fills = (f"-ftrivial-auto-var-init={self.fill}",) if self.is_clang or self.major >= 12 else ()
         processor = CHECKED_PROCESSOR if X86_64_V3.issubset(_processor().split()) else ()
-        frames = (
-            (*X86_FRAMES, *X86_BLOCKS, *X86_CALLS)
-            if platform.machine() == "x86_64" and not self.is_clang
-            else ()
-        )
+        frames = self._x86((*X86_FRAMES, *X86_BLOCKS, *X86_CALLS))
         checks = CLANG_CHECKS if self.is_clang else GCC_CHECKS
         return (*CHECKED_FLAGS, *processor, *frames, *fills, *checks)
+
+    def _x86(self, flags: tuple[str, ...]) -> tuple[str, ...]:
+        """Return flags that only g++ on x86-64 has; nothing elsewhere."""
+        return flags if platform.machine() == "x86_64" and not self.is_clang else ()
 
     @property
     def is_clang(self) -> bool:

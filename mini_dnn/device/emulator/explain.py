@@ -13,6 +13,8 @@ from mini_dnn.device.finding import Finding, Party, Place
 STUCK_PLACE = re.compile(r"\(([^():]*):(\d+)(?::\d+)?\)")
 THREADS = re.compile(r" *threads (?P<threads>[-\d, .]+) (?P<where>.*)")
 MOST_NOTES = 8  # places of threads in a finding about a block that does not end
+ONE = {"wait": "waits", "run": "runs", "have": "has"}  # what one thread does
+VERB = re.compile(rf"\b(?:{'|'.join(ONE)})\b")
 RUNS = re.compile(" runs? at ")
 ABSENT = re.compile(r"(?P<call>\S+) \S+ for the lanes of mask (?P<mask>\w+); absent: (?P<lanes>[-\d, .]+)")
 
@@ -71,9 +73,8 @@ def _waits(text: str) -> tuple[str, ...]:
 
 
 def _who(numbers: str, where: str) -> str:
-    if numbers.isdigit():  # "wait at", "run at", "have passed"
-        verb, _, rest = where.partition(" ")
-        return f"thread {numbers} {'has' if verb == 'have' else verb + 's'} {rest}"
+    if numbers.isdigit():
+        return f"thread {numbers} {VERB.sub(lambda verb: ONE[verb[0]], where, count=1)}"
     return f"threads {numbers} {where}"
 
 

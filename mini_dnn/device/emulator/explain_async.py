@@ -7,11 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from mini_dnn.device.cures import CURES as WAIT_CURES
-from mini_dnn.device.emulator.explain import explain_stuck
+from mini_dnn.device.emulator.explain import explain_stuck, places_in
 from mini_dnn.device.emulator.explain_cluster import CURES as CLUSTER_CURES
 from mini_dnn.device.finding import Fault, Finding, Party
 
 CLUSTER_WAIT = re.compile(r"wait at (cluster_\w+) \(.*?\), which (\d+ of the \d+) threads")
+BYTES = re.compile(r"\(parity \d\), which expects (\d+) bytes and gets (?!\1\b)(\d+)")  # all have arrived
 WAITS = {
     "cp_async": "cp_async_wait",
     "bulk_load": "mbarrier_wait for its phase",
@@ -27,6 +28,7 @@ SUMS = {
     "left-under-way": "in a group that the wait does not cover",
     "uncommitted": "in no group, because it was never committed",
 }
+LEFT = {"left": "", "left-open": ": its group was never committed"}
 REGISTERS = {
     "first": "in a thread that has not called wgmma_fence()",
     "sums": "adds to sums that the thread has changed since its last wgmma_fence()",
@@ -34,9 +36,8 @@ REGISTERS = {
     "operand": "reads registers of a that the thread has changed since its last wgmma_fence()",
 }
 LOAD = (
-    "wait for the mbarrier before the read; the parity starts at 0 and alternates with each use of the "
-    "buffer: "
-    "(k / BUFFERS) & 1 for the k-th load"
+    "wait for the mbarrier before the buffer is used; the parity starts at 0 and alternates with each use of "
+    "the buffer: (k / BUFFERS) & 1 for the k-th load"
 )
 STORE = (
     "call bulk_wait_read<n>() in the thread that started the store, then __syncthreads(), before its "
@@ -83,9 +84,10 @@ def explain_copy(f: Fault) -> Finding | None:
     copy, state = f.type.split()
     index = f.array.index(f.offset)
     where = f"{index} of {f.array}"
-    if state == "left":
-        what = f"the block ends without waiting for the {copy} that reads from {where}"
-        return Finding(f.kind, what, f.kernel, f.own, index, cure=CURES[copy])
+    if state in LEFT:
+        what = f"the block ends without waiting for the {copy} that reads from {where}{LEFT[state]}"
+        cure = CURES["open" if state == "left-open" else copy]
+        return Finding(f.kind, what, f.kernel, f.own, index, cure=cure)
     if state == "unawaited":
         what = f"block {f.home} ends without waiting for the {copy} that writes {where}"
         return Finding(f.kind, what, f.kernel, f.own, index, cure=CLUSTER_CURES["unawaited"])
@@ -128,4 +130,11 @@ def explain_wait(text: str, source: Path, kernel: str, me: Party) -> Finding:
     if "mbarrier_wait" not in text:
         return finding
     what = "a wait for an mbarrier never ends: all other threads are also waiting, or have returned"
+    wrong = next((note for note in finding.notes if BYTES.search(note)), "")
+    if match := BYTES.search(wrong):  # others may wait because of this one
+        what = (
+            f"a wait for an mbarrier never ends: it expects {match[1]} bytes, and its copies bring {match[2]}"
+        )
+        place = next(iter(places_in([wrong], source)), finding.place)
+        finding = replace(finding, own=Party(place, me.block, ()), other=None)
     return replace(finding, kind="deadlock", what=what, cure=CURES["deadlock"])

@@ -40,6 +40,21 @@ HOST_HINT = (
     "variant.py allocates, copies and launches. Remove main() and all calls of CUDA's runtime from the file. "
     "CONTRIBUTING.md shows an example of both files."
 )
+# Names that CUDA declares in a header only
+NAMES = {
+    "cuda_fp16.h": r"half2?|__half2?|__\w+2half\w*|__half\w*2\w+",
+    "cuda_bf16.h": r"(?:__)?nv_bfloat162?|__\w*bfloat16\w*",
+    "mma.h": "nvcuda",
+    "cooperative_groups.h": "cooperative_groups",
+    "cuda_pipeline.h": r"__pipeline_\w+",
+    "math_constants.h": "CUDART_(?:INF|NAN|PI)_F",
+    "mini_dnn/ptx.cuh": "ptx",
+}
+NAME = re.compile(
+    rf"error: '(?:{'|'.join(f'({names})' for names in NAMES.values())})' "
+    r"(?:(?:was not|has not been) declared|does not name a type|is not a namespace-name)"
+)
+NAME_HINT = "\n{name} needs #include <{header}>."
 # A message: the line with its place, and what follows until the next such line.
 MESSAGE = re.compile(r"^\S[^:\n]*:(?:\d+:\d+:)? .*\n?(?:(?!\S[^:\n]*:(?:\d+:\d+:)? ).*\n?)*", re.MULTILINE)
 OPEN_BRACE = re.compile(r"error: expected '}'")
@@ -53,11 +68,21 @@ def explained(messages: str, wrapper: Path, source: Path) -> str:
     text = _without(wrapper, text, source)
     text = text.replace(str(source.resolve()), str(source)).strip()
     text += PTX_HINT if re.search(r"\basm\b|Assembler messages", text) else ""
+    unknown = [NAME_HINT.format(name=name, header=header) for header, name in _missing_headers(text).items()]
+    if unknown:  # the rest may follow from these
+        return text + "".join(unknown)
     named = ((FUNCTION, FUNCTION_HINT), (HEADER, HEADER_HINT), (HOST, HOST_HINT))
     hints = [hint.format(name=match[1]) for word, hint in named if (match := word.search(text))]
     explains_itself = "static assertion" in text or "error: #error" in text
     hints += [GROUPS_HINT] if GROUPS.search(text) and not explains_itself else []
     return text + "".join(hints)
+
+
+def _missing_headers(messages: str) -> dict[str, str]:
+    """Return the headers that a file needs, each with the first name that needs it."""
+    found = list(NAME.finditer(messages))
+    first = {header: next((m[i] for m in found if m[i]), "") for i, header in enumerate(NAMES, 1)}
+    return {header: name for header, name in first.items() if name}
 
 
 def _without(wrapper: Path, messages: str, source: Path) -> str:

@@ -1,5 +1,6 @@
 // The stacks of a worker: one region, so that it can use huge pages. A switch then costs half as much, because the
-// stacks of a block no longer need a TLB entry each. The drawback is that only the first stack has a guard region. The
+// stacks of a block no longer need a TLB entry each. Blocks that mostly wait have small pages: with huge ones, each
+// would take as much memory as its stacks have room. The drawback is that only the first stack has a guard region. The
 // others have a mark at their ends, which is checked when the launch ends.
 #include <sys/mman.h>
 
@@ -17,7 +18,7 @@ constexpr uint64_t END_MARK = 0x6f7665726672656eull;
 }  // namespace
 
 // Address space, not memory: only what threads touch is allocated.
-bool reserve_stacks(Worker& w) {
+bool reserve_stacks(Worker& w, bool huge_pages) {
   if (w.stacks) return true;
   const size_t guard = guard_bytes(), bytes = HUGE_PAGE + MAX_THREADS * STRIDE;
   void* region = mmap(nullptr, bytes + 2 * guard, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -26,7 +27,7 @@ bool reserve_stacks(Worker& w) {
   w.stacks = reinterpret_cast<char*>(first);
   mprotect(w.stacks, MAX_THREADS * STRIDE, PROT_READ | PROT_WRITE);
 #ifdef MADV_HUGEPAGE
-  madvise(w.stacks, MAX_THREADS * STRIDE, MADV_HUGEPAGE);  // a hint only
+  if (huge_pages) madvise(w.stacks, MAX_THREADS * STRIDE, MADV_HUGEPAGE);  // a hint only
 #endif
   return true;
 }

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
+#include <deque>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -20,13 +21,14 @@ namespace emulator {
 
 namespace {
 
-// Clusters of 8 blocks that an H100 runs at once, with a block per multiprocessor. More may not wait for each other.
-constexpr uint64_t RESIDENT = CHECKED ? 1 : 16;
+// Clusters that run at once if they wait for each other: as many as 128 multiprocessors run, with two blocks each.
+uint64_t resident(const Launch& l) { return CHECKED ? 1 : 256 / cluster_size(l); }
 
 struct Pool {
   std::mutex mutex;
-  std::condition_variable start, done, idle;
+  std::condition_variable done, idle;
   std::vector<pthread_t> threads;
+  std::deque<std::condition_variable> start;  // of each thread
   unsigned generation = 0;                    // launches so far
   int wanted = 0, running = 0, roomless = 0;  // workers of a launch; those without room for stacks
   bool busy = false;                          // from emulator_start to the emulator_wait that sees the end
@@ -47,7 +49,7 @@ void run_share(Pool& pool, Worker& w, int index) {
   blockDim = {l.block[0], l.block[1], l.block[2]};
   gridDim = {l.grid[0], l.grid[1], l.grid[2]};
   join_cluster(pool.share, w, index);
-  const bool has_stacks = reserve_stacks(w);
+  const bool has_stacks = reserve_stacks(w, index < int(l.workers * cluster_size(l)));
   if (!(w.cluster ? gather(w, has_stacks, l.shared_bytes) : has_stacks)) {
     std::lock_guard lock(pool.mutex);  // address space is limited; others run its blocks
     if (++pool.roomless == pool.wanted)
@@ -86,7 +88,7 @@ void work(Pool& pool, int index) {
   unsigned seen = 0;
   std::unique_lock lock(pool.mutex);
   for (;;) {
-    pool.start.wait(lock, [&] { return pool.generation != seen && index < pool.wanted; });
+    pool.start[index].wait(lock, [&] { return pool.generation != seen && index < pool.wanted; });
     seen = pool.generation;
     lock.unlock();
     take_cancelling(true);
@@ -114,6 +116,7 @@ void grow(Pool& pool, int workers) {
   pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
     while (int(pool.threads.size()) < workers) {
+      if (pool.start.size() == pool.threads.size()) pool.start.emplace_back();
       std::thread thread(work, std::ref(pool), int(pool.threads.size()));
       pool.threads.push_back(thread.native_handle());
       thread.detach();
@@ -123,10 +126,11 @@ void grow(Pool& pool, int workers) {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-void form_clusters(Pool& pool, size_t count, unsigned size) {
+void form_clusters(std::vector<Cluster*>& clusters, unsigned first, unsigned last, unsigned size) {
   if (size == 1) return;
-  while (pool.share.clusters.size() < count) pool.share.clusters.push_back(new_cluster());
-  for (Cluster* c : pool.share.clusters) {
+  for (unsigned i = first; i < last; i++) {
+    if (i == clusters.size()) clusters.push_back(new_cluster());
+    Cluster* const c = clusters[i];
     c->size = size;
     c->gathered = 0;
     c->turn = MAX_CLUSTER;  // nobody's, until all have joined
@@ -139,9 +143,10 @@ void admit(Pool& pool, uint64_t most) {
   const unsigned size = cluster_size(pool.share.launch);
   grow(pool, int(most) * size);
   const int wanted = int(std::min<uint64_t>(most, pool.threads.size() / size)) * size;
+  form_clusters(pool.share.clusters, pool.wanted / size, wanted / size, size);
   pool.running += wanted - pool.wanted;
+  for (int i = pool.wanted; i < wanted; i++) pool.start[i].notify_one();
   pool.wanted = wanted;
-  pool.start.notify_all();
 }
 
 // Whether it ends within that time. Threads of a long launch may be waiting: now and then, others of their blocks run.
@@ -184,7 +189,7 @@ void emulator_start(Launch* launch) {
   watch_kernel(reinterpret_cast<const void*>(launch->kernel->run));
   pool.share.launch = *launch;
   const uint64_t blocks = group_count(*launch);
-  form_clusters(pool, std::min(blocks, std::max<uint64_t>(launch->workers, RESIDENT)), cluster_size(*launch));
+  pool.share.clusters.reserve(std::max<uint64_t>(launch->workers, resident(*launch)));  // then none moves
   // Small chunks balance the workers; single blocks would be slow if blocks are short.
   pool.share.chunk = std::clamp<uint64_t>(blocks / (uint64_t(launch->workers) * 64), 1, 64);
   pool.share.next_block = 0;
@@ -201,8 +206,10 @@ void emulator_start(Launch* launch) {
 int emulator_wait(double seconds, Failure* failure) {
   Pool& pool = the_pool();
   std::unique_lock lock(pool.mutex);
-  const uint64_t groups = group_count(pool.share.launch);
-  if (pool.share.waits.exchange(false) && pool.running && groups <= RESIDENT) admit(pool, groups);
+  const Launch& l = pool.share.launch;
+  const uint64_t most = std::min(group_count(l), resident(l)), more = pool.wanted / cluster_size(l) * 8;
+  if (pool.share.waits.exchange(false) && pool.running && most * cluster_size(l) > uint64_t(pool.wanted))
+    admit(pool, std::min(most, more));
   if (!wait_for_end(pool, lock, seconds)) return 0;
   restore_preemption();
   restore_fault_handlers();

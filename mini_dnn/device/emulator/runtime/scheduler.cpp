@@ -3,6 +3,8 @@
 #include "async.h"
 #include "share.h"
 
+#include <sched.h>
+
 #include <bit>
 #include <cstdarg>
 
@@ -154,6 +156,7 @@ void yield() {
   if (tired && w.cluster) {
     the_share().waits = true;
     if (the_share().stopped) stop(FailureKind::cancelled);
+    sched_yield();  // to another cluster
   }
   if (tired && !w.cluster) {  // no thread of the block makes progress: other blocks may have to run first
     w.suspended = true;

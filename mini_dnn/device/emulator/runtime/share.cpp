@@ -29,11 +29,11 @@ void run_blocks(Share& share, Turns& turns) {
   char* shared = dynamic_shared(l);
   const uint64_t blocks = check_block_count(block_count(l));
   for (;;) {
+    while (turns.is_full() && !share.stopped)
+      if (!turns.go_on()) return;
     const uint64_t first = share.next_block.fetch_add(share.chunk);
     if (first >= blocks) break;
     for (uint64_t next = first; next < std::min(first + share.chunk, blocks); next++) {
-      while (turns.is_full() && !share.stopped)
-        if (!turns.go_on()) return;
       if (share.stopped) return;
       const uint64_t i = check_block_order(next);
       if (shared) memset(shared, 0xff, l.shared_bytes);  // NaN shows what a block forgets to write

@@ -2,6 +2,8 @@
 
 #include <link.h>
 
+#include <algorithm>
+
 #include "checks.h"
 #include "counts.h"
 #include "share.h"
@@ -30,6 +32,12 @@ OwnMemory own_memory(const void* code) {
   return search.found;
 }
 
+// All workers together have room for as many blocks as an H100 runs at once.
+Turns::Turns(Worker& first, OwnMemory shared) : first_(first), shared_(shared) {
+  const Share& share = the_share();
+  most_ = 132 * std::clamp(2048 / first.total, 1u, 16u) / share.launch.workers + 1;
+}
+
 Turns::~Turns() {
   this_worker = &first_;
   for (Worker* w : further_) {
@@ -38,14 +46,13 @@ Turns::~Turns() {
   }
 }
 
-// Another one for a block; nullptr: there is no room. It exists as long as the process.
+// Another one for a block; nullptr: there is no memory for its stacks. It exists as long as the process.
 Worker* Turns::spare() {
   if (idle_.empty()) {
-    if (is_full()) return nullptr;
     static thread_local std::vector<Worker*> made;
     const size_t number = suspended_.size() - 1;
     if (number >= made.size()) made.push_back(new Worker);
-    if (!reserve_stacks(*made[number])) return nullptr;
+    if (!reserve_stacks(*made[number], false)) return nullptr;
     release_fibers(*made[number]);  // an earlier launch may have ended in the middle of its block
     const Launch& l = the_share().launch;
     count_launch_started(*made[number], *l.module, l.shared_bytes);
@@ -68,7 +75,10 @@ Worker* Turns::spare() {
 
 bool Turns::run(const uint3& block) {
   Worker* w = spare();
-  if (!w) return true;
+  if (!w) {
+    first_.failure = {FailureKind::no_memory, {}, {}, 0, 0, "no memory for the stacks of a block"};
+    return false;
+  }
   this_worker = w;
   blockIdx = block;
   if (any_) check_block_chosen(*w, true);

@@ -12,16 +12,15 @@ namespace emulator {
 // For one operating-system thread, during one launch.
 class Turns {
  public:
-  Turns(Worker& first, OwnMemory shared) : first_(first), shared_(shared) {}
+  Turns(Worker& first, OwnMemory shared);
   ~Turns();
   // Runs a block from its beginning. False: there is a failure, which is that of `first`.
   bool run(const uint3& block);
   bool go_on();  // likewise for each of the suspended ones
   bool waits() const { return !suspended_.empty(); }
-  bool is_full() const { return suspended_.size() + 1 >= MOST; }
+  bool is_full() const { return suspended_.size() >= most_; }
 
  private:
-  static constexpr size_t MOST = 256;  // blocks at a time
   struct Suspended {
     Worker* worker;
     uint3 block;
@@ -32,6 +31,7 @@ class Turns {
 
   Worker& first_;
   OwnMemory shared_;
+  size_t most_;       // blocks at a time, at which no further chunk is begun
   bool any_ = false;  // was suspended
   std::deque<Suspended> suspended_;
   std::vector<Worker*> idle_{&first_}, further_;  // `further_`: besides the first one

@@ -146,11 +146,11 @@ extern EMULATOR_TLS Worker* this_worker __attribute__((visibility("hidden")));
 
 // Returns when all threads have exited, or with worker.failure or worker.suspended set
 void run_block(Worker& worker);
-void resume_block(Worker& worker);         // likewise
-[[noreturn]] void stop(FailureKind kind);  // leaves the kernel from any of its stacks; failure.text is set
-void note_place(Failure& failure);         // this thread and block
-bool reserve_stacks(Worker& worker);       // once, for all of its blocks; false: there is no room for them
-void release_fibers(Worker& worker);       // after a failure: all stacks are free again
+void resume_block(Worker& worker);                     // likewise
+[[noreturn]] void stop(FailureKind kind);              // leaves the kernel from any of its stacks; failure.text is set
+void note_place(Failure& failure);                     // this thread and block
+bool reserve_stacks(Worker& worker, bool huge_pages);  // once, for all of its blocks; false: there is no room for them
+void release_fibers(Worker& worker);                   // after a failure: all stacks are free again
 
 // Whether a stack was too small so far. `fault` is the address of a fault, if there was one.
 bool stack_overflowed(Worker& worker, const void* fault);

@@ -59,7 +59,7 @@ void check_copy_started(Copy& copy) {
          copy_name(copy.kind, copy.multicast));
   }
   check_not_gone(rank, copy.to, copy.bytes, copy_name(copy.kind, copy.multicast), pc_of(copy.call));
-  copy_starts = true;
+  copy_starts = copy.kind != CopyKind::cp_async;
   copy.each_piece([&](const Piece& p) {
     if (p.global) check_access(p.global + p.first, p.last - p.first, store, Manner::plain, copy.call);
     check_access(p.shared, p.bytes, !store, Manner::plain, copy.call);
@@ -88,7 +88,7 @@ void check_copy_landed(const Copy& copy) {
 
 void check_copy_left(const Copy& copy) {
   const Flight& flight = flights.all[copy.id];
-  note_finding(flight, "left", copy.from, copy.bytes, starter(flight));
+  note_finding(flight, flight.committed ? "left" : "left-open", copy.from, copy.bytes, starter(flight));
   this_worker->failure.kind = FailureKind::finding;
 }
 

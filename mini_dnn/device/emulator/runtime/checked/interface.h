@@ -38,6 +38,7 @@ enum class Detail : int {
   kept,           // of a function: its registers, or the place of its result
   no_function,    // a call does not lead to a function
   ahead,          // before the wait for earlier launches; `type` is the kernel of the conflicting one
+  copied,         // by the copy engine
 };
 struct Party {
   int write, atomic;

@@ -50,7 +50,7 @@ void note(FindingKind kind, const Region& r, const Access& a, Party other) {
   f.own = {a.write, a.manner == Manner::atomic, linear_thread, the_check.block, a.pc};
   f.other = other;
   f.exited = the_check.exited;
-  f.detail = Detail::none;
+  f.detail = copy_starts && a.write ? Detail::copied : Detail::none;
   if (r.memory == Memory::heap) note_heap(f);
 }
 
@@ -66,7 +66,8 @@ void report_race(const Region& r, const Access& a, Party other) {
   Check& c = the_check;
   if (c.pending && c.finding.kind == FindingKind::race) return;
   note(FindingKind::race, r, a, other);
-  const bool both_write = a.write && other.write && a.manner != Manner::atomic && a.bytes <= sizeof the_write.before;
+  const bool both_write =
+      a.write && !copy_starts && other.write && a.manner != Manner::atomic && a.bytes <= sizeof the_write.before;
   const bool of_warp = other.thread / WARP == linear_thread / WARP;
   const bool waits = !c.many && other.block == c.block && (of_warp || threads_wait());
   c.pending = both_write || waits;

@@ -1,5 +1,6 @@
 // Functions that the compiler calls in a kernel compiled with -fsanitize=thread and -fsanitize-coverage=trace-pc (the
 // sanitizers' own runtimes are not linked), and functions for accesses that the compiler does not instrument.
+#include <algorithm>
 #include <cstring>
 
 #include "../counts.h"
@@ -44,15 +45,23 @@ constexpr long MOST_EVENTS = 1 << 16;                         // of a lane that 
   note(kind, bytes, address, pc);
 }
 
-// A struct, or a copy by the C library: split into the widest accesses that its size and address allow.
-void note_range(EventKind kind, size_t bytes, const void* p, const void* pc) {
+// Split into the widest accesses that the size and the address allow.
+void note_range(EventKind kind, size_t bytes, const void* p, const void* pc, unsigned widest = 16) {
   const auto start = reinterpret_cast<uint64_t>(p);
   for (size_t done = 0; done < bytes;) {
-    unsigned size = 16;
+    unsigned size = widest;
     while (size > bytes - done || (start + done) % size) size /= 2;
     note_access(kind, size, static_cast<const char*>(p) + done, pc);
     done += size;
   }
+}
+
+// Split as by nvcc, which knows the alignment of the struct's type: a divisor of its size. If its size is that of an
+// access, g++ calls this only for alignments of at most half of it, and 4.
+void note_struct(EventKind kind, size_t bytes, const void* p, const void* pc) {
+  const size_t divisor = bytes & -bytes,
+               most = bytes > 16 || divisor < bytes ? 16 : std::clamp<size_t>(bytes / 2, 1, 4);
+  note_range(kind, bytes, p, pc, unsigned(std::min(divisor, most)));
 }
 
 }  // namespace
@@ -71,31 +80,32 @@ void __sanitizer_cov_trace_pc() {
   if (__builtin_expect(this_worker != nullptr, 1)) note(EventKind::block, 0, 0, PC);
 }
 
-#define ACCESS(bytes)                                                                                \
-  void __tsan_read##bytes(void* p) { note_access(EventKind::load, bytes, p, PC); }                   \
-  void __tsan_write##bytes(void* p) { note_access(EventKind::store, bytes, p, PC); }                 \
-  void __tsan_unaligned_read##bytes(void* p) { note_range(EventKind::load, bytes, p, PC); }          \
-  void __tsan_unaligned_write##bytes(void* p) { note_range(EventKind::store, bytes, p, PC); }        \
-  void __tsan_volatile_read##bytes(void* p) { note_access(EventKind::load, bytes, p, PC); }          \
-  void __tsan_volatile_write##bytes(void* p) { note_access(EventKind::store, bytes, p, PC); }        \
-  void __tsan_unaligned_volatile_read##bytes(void* p) { note_range(EventKind::load, bytes, p, PC); } \
-  void __tsan_unaligned_volatile_write##bytes(void* p) { note_range(EventKind::store, bytes, p, PC); }
+#define ACCESS(bytes)                                                                                 \
+  void __tsan_read##bytes(void* p) { note_access(EventKind::load, bytes, p, PC); }                    \
+  void __tsan_write##bytes(void* p) { note_access(EventKind::store, bytes, p, PC); }                  \
+  void __tsan_unaligned_read##bytes(void* p) { note_struct(EventKind::load, bytes, p, PC); }          \
+  void __tsan_unaligned_write##bytes(void* p) { note_struct(EventKind::store, bytes, p, PC); }        \
+  void __tsan_volatile_read##bytes(void* p) { note_access(EventKind::load, bytes, p, PC); }           \
+  void __tsan_volatile_write##bytes(void* p) { note_access(EventKind::store, bytes, p, PC); }         \
+  void __tsan_unaligned_volatile_read##bytes(void* p) { note_struct(EventKind::load, bytes, p, PC); } \
+  void __tsan_unaligned_volatile_write##bytes(void* p) { note_struct(EventKind::store, bytes, p, PC); }
 ACCESS(1)
 ACCESS(2)
 ACCESS(4)
 ACCESS(8)
 ACCESS(16)
-void __tsan_read_range(void* p, size_t bytes) { note_range(EventKind::load, bytes, p, PC); }
-void __tsan_write_range(void* p, size_t bytes) { note_range(EventKind::store, bytes, p, PC); }
+void __tsan_read_range(void* p, size_t bytes) { note_struct(EventKind::load, bytes, p, PC); }
+void __tsan_write_range(void* p, size_t bytes) { note_struct(EventKind::store, bytes, p, PC); }
 
+// nvcc copies bytes, because it does not know the alignment of pointers to void.
 void* __wrap_memcpy(void* to, const void* from, size_t bytes) {
-  note_range(EventKind::load, bytes, from, PC);
-  note_range(EventKind::store, bytes, to, PC);
+  note_range(EventKind::load, bytes, from, PC, 1);
+  note_range(EventKind::store, bytes, to, PC, 1);
   return memcpy(to, from, bytes);
 }
 void* __wrap_memmove(void* to, const void* from, size_t bytes) {
-  note_range(EventKind::load, bytes, from, PC);
-  note_range(EventKind::store, bytes, to, PC);
+  note_range(EventKind::load, bytes, from, PC, 1);
+  note_range(EventKind::store, bytes, to, PC, 1);
   return memmove(to, from, bytes);
 }
 void* __wrap_memset(void* to, int value, size_t bytes) {
