@@ -1,9 +1,9 @@
 // Part of kernel.cu: the product of a vector and a matrix whose lines are columns.
 
 // Adjacent lines, k after k. A cluster has STRIP lines, and its blocks share k. In a block, a row of STRIP / PIECE
-// threads has PIECE lines per thread, and such rows share the block's k. In the end, the other blocks send their sums to block 0,
-// which needs no fence. Four blocks fit on a multiprocessor. Without this bound, ptxas saves registers: it has only two
-// loads in flight, and multiplies before it starts the next one.
+// threads has PIECE lines per thread, and such rows share the block's k. In the end, the other blocks send their sums
+// to block 0, which needs no fence. Four blocks fit on a multiprocessor. Without this bound, ptxas saves registers: it
+// has only two loads in flight, and multiplies before it starts the next one.
 extern "C" __global__ void __launch_bounds__(COPIERS, 4)
     sum_columns(const In* __restrict__ x, const In* v, const Out* c0, Out* c, int lines, int k, int pitch, int v_step,
                 int c_step, long long x_entry, long long v_entry, long long c_entry, float alpha, float beta) {

@@ -11,7 +11,7 @@
 //           3. Few tiles, and a k of thousands of terms. PARTS blocks share the k of a tile. They store their sums in
 //              memory, and a second kernel adds them. A cluster would start later, and not every number of clusters
 //              fits (add.cuh; parts.cuh for aligned lines).
-//           4. A vector and a matrix. A thread loads 8 pieces of 16 bytes before it adds any (columns.cuh, rows.cuh).
+//           4. A vector and a matrix. A thread loads 8 pieces of 16 bytes before it adds any (vectors.cuh).
 //           Every other problem is a call of gemm/v8_final. variant.py chooses by a model of the time.
 // Layout    as gemm/v8_final. Small tiles and those that start anywhere: lines of up to 128 elements, whose parts of 16
 //           bytes are swizzled. Sums of parts are whole tiles of floats.

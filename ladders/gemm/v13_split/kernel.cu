@@ -5,22 +5,25 @@
 //           - It reads a column of b twice: once to find its largest element, and once to split it. Here, the blocks of
 //             a cluster share a column. Each keeps its part in registers while they exchange their largest elements, so
 //             b is read once.
+//           - Both operands are split by one launch instead of four.
 //           - Most rows of a are split while others are multiplied: the warpgroup that copies has three idle warps.
+//           - If there are few tiles, they have 64 columns, so that more multiprocessors work.
 //           The products then run at the GPU's limit of power, which depends on the bits that are multiplied. (If all
 //           low halves are zero, the same instructions take 11 % less time.) From 2048 terms on, low halves therefore
 //           have 8 significant bits instead of 11. This adds errors of 2^-20 of a term, which do not depend on k, while
 //           those of fp32 sums grow with its square root: for 4096 terms, they are still twice as large. A sum of which
 //           only a few terms are not zero has these errors as well, so a times the identity is only right to 1e-6.
 // Layout    as gemm/v9_fp32.
-// Mapping   split_columns: a cluster for 32 lines, whose blocks share k. split_rows: a block for each line. gemm: as
-//           gemm/v9_fp32. The three warps split the rows of a beyond the first band of tiles (split_late.cuh). A flag
-//           for each 128 rows says that they are ready.
+// Mapping   split_both: a cluster for 32 columns, whose blocks share k; a block for two rows. gemm: as gemm/v9_fp32.
+//           The three warps split the rows of a beyond the first band of tiles (split_late.cuh). A flag for each 128
+//           rows says that they are ready.
 // Roofline  as gemm/v9_fp32: m = n = k = 4096 takes 0.54 ms for the product, and splitting moves 268 MB, 168 MB of them
 //           before the product: 0.04 ms at 4.3 TB/s.
 // Gain      over gemm/v9_fp32: to 0.60 ms at 4096^3, because b is read once, and 100 MB of rows are moved while others
-//           are multiplied. Low halves of 8 bits gain 1.3 % more.
+//           are multiplied. Low halves of 8 bits gain 1.3 % more. At 1024^3, where half of the multiprocessors have
+//           nothing to do with tiles of 128 columns, to 0.022 ms.
 // Limits    as gemm/v9_fp32. Rows are split late if a is not transposed, if there is one entry in the batch, and if the
-//           next rows are ready in time: with at least 16 columns of tiles. Otherwise all of them are split before.
+//           next rows are ready in time: with at least 2048 columns. Otherwise all of them are split before.
 // Hazards   as gemm/v9_fp32. In addition: plain stores are ordered before the flag of their rows by a fence of the GPU,
 //           and before reads of the copy engine by a fence between proxies, on both sides. Blocks that wait for each
 //           other would never end if not all of them ran at once. Here, rows come from a queue, so that a running block
