@@ -1,4 +1,4 @@
-"""``gemm/v10_small``: its tiles, its parts of k, rows times matrices, and what it leaves to another rung."""
+"""``gemm/v10_small``: its tiles, its parts of k, vectors (also of floats), and what it leaves to another rung."""
 
 from dataclasses import replace
 from typing import Any
@@ -9,10 +9,11 @@ from convolutions import SM_90_BYTES, kernels, solved
 from mini_dnn.checking.check import check
 from mini_dnn.device import Device
 from mini_dnn.device.emulator.checked import CheckedEmulator
-from mini_dnn.ops.gemm import GemmShape
+from mini_dnn.ops.gemm import OPERATION, GemmShape
+from mini_dnn.running.compute import best
 from mini_dnn.variant import find
 
-RUNG = find("gemm/v10_small")
+RUNG, FLOATS = find("gemm/v10_small"), find("gemm/v17_vectors")
 RULES: dict[str, Any] = RUNG.plan.__globals__  # type: ignore[union-attr]
 TILES: list[Any] = list(RULES["OWN"])
 LONG = next(t for t in TILES if t.kind == RULES["LONG"])
@@ -104,6 +105,22 @@ def test_parts(problem: GemmShape, blocks: int, device: Device, monkeypatch: pyt
 def test_a_matrix_times_a_vector(problem: GemmShape, device: Device) -> None:
     assert kernels(RUNG, problem) == ["sum_columns" if problem in COLUMNS else "sum_rows"]
     assert solved(RUNG, problem, device, seed=1).ok
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        GemmShape(1, 600, 1040),
+        GemmShape(1, 70, 130, "fp32", "fp16", "nn", 3, 0.5, -1.0, ldb=71),  # lines that start anywhere
+        GemmShape(77, 1, 600),
+        GemmShape(9, 1, 1003, "fp32", "bf16", "nt", 2, 0.5, -1.5),
+    ],
+    ids=lambda p: p.text,
+)
+def test_floats_are_multiplied_by_a_vector_as_they_are(problem: GemmShape, device: Device) -> None:
+    assert kernels(FLOATS, problem) == ["sum_columns" if problem.m == 1 else "sum_rows"]
+    assert best(OPERATION, problem, device).name == FLOATS.name
+    assert solved(FLOATS, problem, device, seed=1).ok
 
 
 @pytest.mark.exhaustive

@@ -19,7 +19,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two blocks and bands of one tile, so that small products have rows that are split late."""
     for name, value in {"MULTIPROCESSORS": 2, "BAND": 2, "COLUMNS": 2}.items():
         monkeypatch.setitem(RULES, name, value)
-    monkeypatch.setitem(RULES, "widths", lambda rows, n: (1, -(-(n - 192) // 128)))
+    monkeypatch.setitem(RULES, "widths", lambda rows, n: (1, -(-(n - 192) // 128), 128))
 
 
 @pytest.mark.usefixtures("few")
@@ -35,6 +35,21 @@ def test_rows_that_are_split_late_and_longer_than_a_warp_loads_at_once(quick_emu
     problem = GemmShape(130, 200, 1100, "fp32")
     assert RULES["late"](problem) == 128
     assert solved(V13, problem, quick_emulator).ok
+
+
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_tiles_of_64_columns_and_clusters_of_three(
+    layout: str, quick_emulator: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(RULES, "widths", lambda rows, n: (1, 2, 64))
+    problem = GemmShape(130, 300, 1300, "fp32", layout=layout, batch=2)  # three blocks do not divide the rows
+    assert (V13.plan(problem)[0].cluster == 3) == (layout != "nt")
+    assert solved(V13, problem, quick_emulator).ok
+
+
+def test_few_tiles_have_64_columns() -> None:
+    of = {size: RULES["columns"](GemmShape(size, size, size))[2] for size in (256, 1024, 1280, 2048, 8192)}
+    assert of == {256: 64, 1024: 64, 1280: 128, 2048: 128, 8192: 128}
 
 
 @pytest.mark.exhaustive
