@@ -1,4 +1,4 @@
-"""``gemm/v10_small``: its tiles, its parts of k, vectors (also of floats), and what it leaves to another rung."""
+"""``gemm/v10_small``: its tiles, its parts of k, vectors (also of floats), and what it leaves to others."""
 
 from dataclasses import replace
 from typing import Any
