@@ -43,7 +43,7 @@ def test_tiles_of_64_columns_and_clusters_of_three(
 ) -> None:
     monkeypatch.setitem(RULES, "widths", lambda rows, n: (1, 2, 64))
     problem = GemmShape(130, 300, 1300, "fp32", layout=layout, batch=2)  # three blocks do not divide the rows
-    launch: Any = V13.plan(problem)[0]
+    launch = RULES["plan"](problem)[0]
     assert (launch.cluster == 3) == (layout != "nt")
     assert solved(V13, problem, quick_emulator).ok
 
