@@ -75,7 +75,7 @@ def test_no_finding_in_checked_mode(rng: np.random.Generator) -> None:
 
 
 def test_products_of_what_nobody_waited_for(rng: np.random.Generator) -> None:
-    with pytest.raises(KernelError, match="nothing orders it after another thread.s read") as caught:
+    with pytest.raises(KernelError, match="nothing orders it after another thread's read") as caught:
         check(CheckedEmulator(), rng, (136, 72, 136), 64, 2, "Half", 1, waits=0)
     found = caught.value.finding
     assert found.place is not None
