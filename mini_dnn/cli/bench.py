@@ -109,8 +109,7 @@ def run(args: argparse.Namespace) -> int:
         return _elsewhere(args, variants, asked)
     with closing(_device(args.device)) as device:
         able, needs = divided(variants, device)
-        _check_needs(args, needs)
-        print("\n".join([f"device    {device.description}", *(f"left out  {need}" for need in needs)]))
+        print("\n".join(_head(args, device.description, needs)))
         asked = _asked(args, able, batches)
         with logged(args, able) as trial:
             program = Program.load(args.data, args.data_dir) if asked.in_network else None
@@ -127,10 +126,11 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _check_needs(args: argparse.Namespace, needs: Sequence[str]) -> None:
-    """Raise an error for what a device lacks, unless all variants are to be measured that it can run."""
+def _head(args: argparse.Namespace, device: str, needs: Sequence[str]) -> list[str]:
+    """The lines about a device and what it cannot run; an error if variants were named that it cannot run."""
     if needs and ALL not in (args.impl or [ALL]):
         raise DeviceError(needs[0])
+    return [f"device    {device}", *(f"left out  {need}" for need in needs)]
 
 
 def _device(name: str) -> Device:
@@ -183,13 +183,11 @@ def _elsewhere(args: argparse.Namespace, variants: Sequence[Variant], asked: Ask
         trial.verdict = "measured; agrees with float64"
         record = todo.run(find_engine(args.executor, profile), folder, _printer(asked, trial))
         trial.device = record.device.name
-        needs = list(todo.needs.values())
-        _check_needs(args, needs)
+        head = _head(args, record.device.name, list(todo.needs.values()))
         able[:] = [one for one in able if str(one.folder) not in todo.needs]  # only these are logged
         write(record, args.out)
     remove(folder)
-    told = [f"device    {record.device.name}", *(f"left out  {need}" for need in needs)]
-    print("\n".join([*told, f"written to {args.out}"]))
+    print("\n".join([*head, f"written to {args.out}"]))
     return 0
 
 
