@@ -16,12 +16,13 @@ from mini_dnn.running.verify import verify
 from mini_dnn.variant import find
 
 NAMES = ("gemm/v9_fp32", "gemm/v13_split")
+ALL = (*NAMES, "gemm/v18_thirds")  # the last one does not examine lines
 FAR = 15  # the distance of a zero from the largest element, in powers of two
 EXTREME, SPREAD = 1 << 30, 16
 OPERATION = ops.find("gemm")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("k", [1, 2, 300])
 @pytest.mark.parametrize("spread", [*SPREADS, ZEROS])
 def test_small_elements_that_meet_large_ones(spread: int, k: int, name: str, quick_emulator: Device) -> None:
@@ -32,7 +33,7 @@ def test_small_elements_that_meet_large_ones(spread: int, k: int, name: str, qui
     assert found.ok, found
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ALL)
 def test_sums_of_few_small_elements(name: str, quick_emulator: Device) -> None:
     """The errors of one or two terms do not average out."""
     variant, problem = find(name), GemmShape(33, 70, 3, "fp32")
@@ -43,7 +44,7 @@ def test_sums_of_few_small_elements(name: str, quick_emulator: Device) -> None:
     assert found.ok, found
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ALL)
 def test_errors_are_less_than_those_of_fp32_sums(name: str, quick_emulator: Device) -> None:
     """Also where low halves have few bits. The sums of fp32 are one chain of fused multiply-adds each."""
     problem, rng = GemmShape(24, 40, 2048, "fp32"), np.random.default_rng(0)

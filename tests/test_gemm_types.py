@@ -182,8 +182,9 @@ def test_what_float64_has_is_computed_and_not_assumed() -> None:
     [
         (GemmShape(9, 9, 9, "fp16"), "gemm/v14_mixed"),
         (GemmShape(9, 9, 9, "bf16"), "gemm/v14_mixed"),
-        (GemmShape(9, 9, 9, "fp32"), "gemm/v13_split"),
-        (GemmShape(9, 9, 9, "fp32", "fp16"), "gemm/v3_registers"),
+        (GemmShape(9, 9, 9, "fp32"), "gemm/v18_thirds"),
+        (GemmShape(9, 9, 9, "fp32", "fp16"), "gemm/v18_thirds"),
+        (GemmShape(2000, 2000, 2000, "fp32"), "gemm/v13_split"),
     ],
 )
 def test_the_best_variant_for_a_problem(problem: GemmShape, name: str, emulator: Device) -> None:

@@ -35,6 +35,7 @@ OF_OTHERS = (  # these call other variants
 # These include a header of another variant, which a submission does not have
 NOT_ALONE = (
     *("gemm/v10_small", "gemm/v13_split", "gemm/v14_mixed", "gemm/v15_idle", "gemm/v16_pingpong"),
+    "gemm/v18_thirds",
     "linear/v2_ahead",
 )
 OFTEN = (  # one of each operation, one on the host, one that needs a GPU

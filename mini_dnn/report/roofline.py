@@ -23,7 +23,8 @@ from mini_dnn.report.rows import Row
 from mini_dnn.report.tables import number
 from mini_dnn.report.theme import WIDTH, Theme
 
-MARKERS = {"fp32": "o", "tf32": "s", "fp16": "^", "fp16_sum": "v", "3xtf32": "P", "3xfp16": "X"}
+MARKERS = {"fp32": "o", "tf32": "s", "fp16": "^", "fp16_sum": "v"}
+MARKERS |= {"3xtf32": "P", "3xfp16": "X", "6xfp16": "D"}
 LABEL = 8.5  # points, of the label of a point
 NAME = 10  # points, of the name of a column
 EDGE = 0.02  # fraction of the axis that labels leave free at both ends

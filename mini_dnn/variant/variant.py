@@ -20,7 +20,7 @@ from mini_dnn.variant.plan import Call, Launch, WrittenStep
 from mini_dnn.variant.planned import Planned, fault_of_grids, fault_of_maps, scratch_array
 from mini_dnn.variant.step_fields import check_step
 
-COMPUTE_TYPES = ("", *PRECISIONS, "3xtf32", "3xfp16")
+COMPUTE_TYPES = ("", *PRECISIONS, "3xtf32", "3xfp16", "6xfp16")
 
 HostFunction = Callable[..., Any]  # from the problem's inputs to its output, or a tuple of outputs
 
@@ -68,8 +68,8 @@ class Variant:
         this type; ``"fp16_sum"`` if sums are also kept in half.
     compute_type
         The type of its products, which determines the peak rate of a GPU: empty if it is the precision;
-        ``"3xfp16"`` if each product is computed as three products of halves, or ``"3xtf32"``. If it depends
-        on the problem, a function of the problem.
+        ``"3xfp16"`` if each product is computed as three products of halves, ``"6xfp16"`` for six products
+        of 16 bits, or ``"3xtf32"``. If it depends on the problem, a function of the problem.
     min_arch
         The oldest compute capability that compiles the kernel, times ten: 75 is sm_75.
     refuses

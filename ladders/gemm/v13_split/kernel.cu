@@ -43,6 +43,7 @@ static_assert(THREADS == 384 && SPLITTERS == 256, "two warpgroups multiply, a th
 #include "split.cuh"
 #include "split_late.cuh"
 #include "../v9_fp32/sum_up.cuh"
+#include "../v9_fp32/plain.cuh"
 #include "../v9_fp32/finish.cuh"
 #include "../v9_fp32/tiles.cuh"
 

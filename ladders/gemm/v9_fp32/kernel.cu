@@ -48,6 +48,7 @@ static_assert(THREADS == 384 && SPLITTERS == 256, "two warpgroups multiply, a th
 #include "split_rows.cuh"
 #include "split_columns.cuh"
 #include "sum_up.cuh"
+#include "plain.cuh"
 #include "finish.cuh"
 #include "tiles.cuh"
 

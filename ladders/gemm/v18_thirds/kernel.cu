@@ -1,0 +1,110 @@
+// gemm/v18_thirds: small products in fp32, whose operands are split by the kernel that multiplies them.
+//
+// Idea      gemm/v13_split splits both operands in a launch of its own, which needs the largest element of each line.
+//           That launch and its bytes take most of the time if the product is small, or if c has few rows. Here, the
+//           kernel that multiplies also splits. It cannot know the largest element of a line, so halves are no choice:
+//           their range is too small. A bfloat has the range of a float, but 8 significant bits instead of 24, so a
+//           float becomes the sum of three bfloats. Six products are needed instead of three. The others, of thirds
+//           whose positions add up to more than two, are below 2^-24 of a product.
+//           Two warpgroups load floats to registers and write thirds to shared memory. A third one multiplies. Products
+//           of two first thirds have a sum of their own, which is added to the total after 64 terms, as in
+//           gemm/v9_fp32. The sum of the other products is so small that truncation does not matter to it.
+// Layout    as gemm/v5_mma_async; a, b in float, c0, c half, bfloat16 or float. A stage has three copies of both tiles,
+//           in boxes of 64 lines of 64 bfloats, with the swizzle of 128 bytes. Lines have the order of the operand.
+// Mapping   a cluster for 64 x 64 or 64 x 128 of c. Its SPLIT blocks share k. Each block has 256 threads that split,
+//           with four adjacent floats in every 16th line, and four warps that multiply.
+// Roofline  m = n = k = 512: 3 MB, and six times 0.27 GFLOP, 0.0016 ms at 990 TFLOP/s. Shared memory is slower. For 64
+//           rows, 64 columns and 64 terms, wgmma reads 96 KB, threads write 48 KB, and their loads pass 32 KB through
+//           L1: 1,408 clocks at 128 bytes per clock. The products take 768. 64 x 4096 x 4096: 68 MB, 0.020 ms.
+// Gain      over gemm/v13_split: one launch instead of two. On an H100, 512^3 takes 9 us instead of 13, 256^3 5.5
+//           instead of 10, 64 x 4096 x 4096 38 instead of 99, and 512 x 512 x 8192 65 instead of 111. Predicted for
+//           64 x 4096 x 4096 were 25 us, as shared memory had not been considered.
+// Limits    products for which gemm/v13_split takes longer by a model (variant.py). sm_90a.
+// Hazards   wgmma sees the thirds only after fence_proxy_async() by each thread that wrote some. Sums take the place of
+//           the stages, so all products must have been completed before. No block of a cluster may end while others
+//           read its sums. If a sum is not finite, a float may have been too large for its thirds, so it is computed
+//           again in double. A launch that is early must not access global memory before grid_wait().
+// Source    G. Henry, P. Tang, A. Heinecke, "Leveraging the bfloat16 Artificial Intelligence Datatype For
+//           Higher-Precision Computations", arXiv:1904.06376; PTX ISA, "wgmma.mma_async", "setmaxnreg".
+#include <mini_dnn/sums.cuh>
+
+using Out = sums::Element<OUT_TYPE>;
+constexpr float SCALE = 65536.0f;  // of both operands, so that the smallest floats have thirds
+
+#include "../v8_final/stage.cuh"
+#include "../v9_fp32/plain.cuh"
+#include "tiles.cuh"
+#include "products.cuh"
+#include "finish.cuh"
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    gemm(const float* a, const float* b, const Out* c0, Out* c, int m, int n, int k, int a_pitch, int b_pitch,
+         int c_pitch, float alpha, float beta) {
+  extern __shared__ __align__(1024) char memory[];  // stages, and later sums
+  __shared__ ptx::mbarrier full[STAGES], empty[STAGES];
+  const int rank = blockIdx.x % SPLIT, across = (n + COLUMNS - 1) / COLUMNS;
+  const int tiles = (m + ROWS - 1) / ROWS * across;  // in an entry
+  const int entry = blockIdx.x / SPLIT / tiles, tile = blockIdx.x / SPLIT - entry * tiles;
+  const int row0 = tile / across * ROWS, column0 = tile % across * COLUMNS;
+  const int steps = (k + TILE_K - 1) / TILE_K, first = steps * rank / SPLIT, count = steps * (rank + 1) / SPLIT - first;
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < STAGES; i++) {
+      ptx::mbarrier_init(full + i, SPLITTERS / 32);  // every warp that splits
+      ptx::mbarrier_init(empty + i, 4);              // every warp that multiplies
+    }
+    ptx::fence_proxy_async();
+  }
+  __syncthreads();
+
+  Sums total = {};
+  if (threadIdx.x < SPLITTERS) {
+    ptx::setmaxnreg_dec<136>();
+    Floats<ROWS, !A_LINES, A_QUADS> of_a(a + entry * (long long)(A_LINES ? k : m) * a_pitch, a_pitch, row0, m,
+                                         first * TILE_K, k);
+    Floats<COLUMNS, !B_LINES, B_QUADS> of_b(b + entry * (long long)(B_LINES ? k : n) * b_pitch, b_pitch, column0, n,
+                                            first * TILE_K, k);
+    auto whole = [&](int step) {
+      return row0 + ROWS <= m && column0 + COLUMNS <= n && (first + step + 1) * TILE_K <= k;
+    };
+    ptx::grid_wait();
+    if (whole(0))
+      load_all<true>(of_a), load_all<true>(of_b);
+    else
+      load_all<false>(of_a), load_all<false>(of_b);
+    ptx::grid_launch_dependents();
+    Stage stage;
+#pragma unroll 1
+    for (int step = 0; step < count; step++, stage.next()) {
+      char* const boxes = memory + stage.index * STAGE_BYTES;
+      auto split = [&](auto next) {
+        split_all<next.value>(of_a, boxes);
+        split_all<next.value>(of_b, boxes + A_BOXES * BOX_BYTES);
+      };
+      ptx::mbarrier_wait(empty + stage.index, stage.parity ^ 1);
+      if (step + 1 == count)
+        split(std::integral_constant<Next, NONE>());
+      else if (whole(step + 1))
+        split(std::integral_constant<Next, WHOLE>());
+      else
+        split(std::integral_constant<Next, GUARDED>());
+      ptx::fence_proxy_async();  // wgmma reads the thirds
+      __syncwarp();
+      if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(full + stage.index);
+    }
+  } else {
+    ptx::setmaxnreg_inc<232>();
+    sum_up(total, memory, full, empty, count);
+  }
+
+  float* const sums = reinterpret_cast<float*>(memory);
+  __syncthreads();  // all stages have been read
+  if (threadIdx.x >= SPLITTERS) keep(total, sums);
+  if constexpr (SPLIT > 1)
+    ptx::cluster_sync();
+  else
+    __syncthreads();
+  const long long of_entry = (long long)entry * m * c_pitch;
+  store(sums, {a, b, m, n, k, a_pitch, b_pitch}, {c0 + of_entry, c + of_entry, m, n, c_pitch, alpha, beta}, entry, row0,
+        column0, rank);
+  if constexpr (SPLIT > 1) ptx::cluster_sync();  // no block may end while others read its sums
+}

@@ -1,0 +1,110 @@
+"""gemm/v18_thirds: the kernel that multiplies also splits, so small products in fp32 need no other launch."""
+
+from dataclasses import dataclass
+from functools import cache
+from math import inf
+
+from mini_dnn.ops.gemm import CODES, GemmShape
+from mini_dnn.plans.gemm_vectors import c_of
+from mini_dnn.variant import Launch, Variant, ceil_div
+
+ROWS = 64  # of c in a block
+TILE_K = 64  # terms of a sum in a step
+STAGES = 2
+SPLITTERS = 256  # threads that load and split
+THREADS = SPLITTERS + 128  # and a warpgroup that multiplies
+AT_ONCE = {1: 132, 2: 66, 3: 40, 4: 30, 8: 14}  # resident clusters of an H100 or H200, by their blocks
+
+# Times on an H100, in microseconds
+START = {64: 2.9, 128: 3.9}  # of a round without steps, by columns of a tile
+STEP = {64: 0.95, 128: 1.48}
+APART = 1.3  # times as long for a step if lines do not consist of aligned fours
+SHARE = 1.4  # if blocks of a cluster share k
+# Those of gemm/v13_split
+SPLIT_START, SPLIT_BYTES = 8.0, 2.4e6  # launches, and bytes that are split per microsecond
+SPLIT_ROWS, SPLIT_STEP = 128, {64: 0.53, 128: 0.95, 192: 1.36}  # by columns of a tile
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A tile of c, and the number of blocks that share its k."""
+
+    columns: int
+    split: int
+
+    def clusters(self, p: GemmShape) -> int:
+        """The number of tiles. A cluster computes each of them."""
+        return ceil_div(p.m, ROWS) * ceil_div(p.n, self.columns) * p.batch
+
+    def microseconds(self, p: GemmShape) -> float:
+        """The model of the time: rounds, and steps in each of them."""
+        steps = ceil_div(p.k, TILE_K)
+        if steps < self.split:
+            return inf
+        rounds = ceil_div(self.clusters(p), AT_ONCE[self.split])
+        step = STEP[self.columns] * (1 if in_fours(p, 0) and in_fours(p, 1) else APART)
+        each = START[self.columns] + ceil_div(steps, self.split) * step
+        return rounds * each + (SHARE if self.split > 1 else 0)
+
+
+TILES = [Tile(columns, split) for columns in START for split in AT_ONCE]
+
+
+@cache
+def choose(p: GemmShape) -> Tile:
+    """The tile that the model predicts to be fastest."""
+    return min(TILES, key=lambda tile: tile.microseconds(p))
+
+
+def microseconds_of_v13(p: GemmShape) -> float:
+    """The same for gemm/v13_split: operands are split before, in one launch."""
+    rows, steps = ceil_div(p.m, SPLIT_ROWS) * p.batch, ceil_div(p.k, TILE_K)
+    rounds = {columns: ceil_div(rows * ceil_div(p.n, columns), AT_ONCE[1]) for columns in SPLIT_STEP}
+    moved = 8 * p.batch * (p.m + p.n) * p.k  # floats are read, and halves are written
+    return SPLIT_START + moved / SPLIT_BYTES + min(rounds[c] * steps * SPLIT_STEP[c] for c in rounds)
+
+
+def refuses(p: GemmShape) -> str:
+    """The text of the limit: other rungs are faster for other products."""
+    if p.dtype != "fp32":
+        return f"it multiplies floats, and dtype is {p.dtype}; gemm/v14 takes 16 bits"
+    if p.out == "fp32" and choose(p).microseconds(p) > microseconds_of_v13(p):
+        return f"it is for small products, and gemm/v13 is faster for {p.m} x {p.n} x {p.k}; use that"
+    return ""
+
+
+def in_fours(p: GemmShape, number: int) -> bool:
+    """Whether the lines of an operand consist of fours that start at multiples of 16 bytes."""
+    return p.lengths[number] % 4 == p.pitches[number] % 4 == 0
+
+
+def defines(p: GemmShape) -> dict[str, int]:
+    """Compile-time constants: the tile, types and layouts."""
+    tile = choose(p)
+    return {
+        **{"ROWS": ROWS, "COLUMNS": tile.columns, "SPLIT": tile.split, "STAGES": STAGES},
+        **{"THREADS": THREADS, "SPLITTERS": SPLITTERS, "OUT_TYPE": CODES[p.out]},
+        **{"A_LINES": p.layout[0] == "t", "B_LINES": p.layout[1] == "n"},
+        **{"A_QUADS": in_fours(p, 0), "B_QUADS": in_fours(p, 1)},
+    }
+
+
+def plan(p: GemmShape) -> list[Launch]:
+    """One launch: a cluster for each tile, whose blocks share k."""
+    tile = choose(p)
+    args = ("a", "b", *c_of(p), p.m, p.n, p.k, *p.pitches, float(p.alpha), float(p.beta))
+    thirds = 3 * 2 * (ROWS + tile.columns) * TILE_K  # bytes of a stage
+    grid = (tile.clusters(p) * tile.split,)
+    return [Launch("gemm", grid, (THREADS,), args, STAGES * thirds, cluster=tile.split, early=True)]
+
+
+VARIANT = Variant(
+    op="gemm",
+    plan=plan,
+    defines=defines,
+    refuses=refuses,
+    parent="gemm/v13_split",
+    compute_type="6xfp16",
+    min_arch=90,
+    idea="small products in fp32: floats are split into three bfloats in the kernel that multiplies them",
+)

@@ -1,0 +1,88 @@
+"""gemm/v18_thirds: all tiles, parts of k, what lies beyond an operand, and the choice of a tile."""
+
+from math import inf
+from typing import Any
+
+import numpy as np
+import pytest
+from convolutions import solved
+
+from mini_dnn.device import Device
+from mini_dnn.device.emulator.checked import CheckedEmulator
+from mini_dnn.ops.gemm import GemmShape
+from mini_dnn.running.runner import run
+from mini_dnn.variant import find
+
+V18 = find("gemm/v18_thirds")
+RULES: dict[str, Any] = V18.plan.__globals__  # type: ignore[union-attr]
+TILES: list[Any] = RULES["TILES"]
+PROBLEMS = {  # more than one tile in all directions, and a k of more steps than a ring has stages
+    "nn": GemmShape(70, 132, 580, "fp32"),
+    "nt": GemmShape(65, 70, 515, "fp32", "bf16", "nt", 2, 0.5, -1.5),  # lines that start anywhere
+    "tn": GemmShape(68, 130, 516, "fp32", "fp16", "tn", 2, 1.0, 0.0, 70, 131, 133),
+    "tt": GemmShape(72, 140, 514, "fp32", "fp32", "tt", 1, 1.0, 1.0, 76, 517),
+}
+
+
+@pytest.fixture
+def forced(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """One tile for all problems."""
+    monkeypatch.setitem(RULES, "choose", lambda p: request.param)
+    monkeypatch.setitem(RULES, "microseconds_of_v13", lambda p: inf)
+
+
+@pytest.mark.parametrize(
+    ("forced", "layout"),
+    [
+        pytest.param(tile, layout, id=f"{tile.columns}-{tile.split}-{layout}")
+        for at, tile in enumerate(TILES)
+        for number, layout in enumerate(PROBLEMS)
+        if (at + number) % 2 == 0 or tile.split == 3
+    ],
+    indirect=["forced"],
+)
+@pytest.mark.usefixtures("forced")
+def test_a_tile(layout: str, quick_emulator: Device) -> None:
+    found = solved(V18, PROBLEMS[layout], quick_emulator)
+    assert found.ok, found
+
+
+@pytest.mark.parametrize("forced", [RULES["Tile"](64, 2)], indirect=True)
+@pytest.mark.usefixtures("forced")
+def test_no_finding() -> None:
+    assert solved(V18, GemmShape(66, 70, 260, "fp32"), CheckedEmulator()).ok
+
+
+def test_floats_that_thirds_cannot_represent(quick_emulator: Device) -> None:
+    """Infinities, values near the largest and smallest float, and sums beyond the largest one."""
+    problem = GemmShape(5, 3, 8, "fp32")
+    a, b = np.ones((1, 5, 8), np.float32), np.ones((1, 8, 3), np.float32)
+    a[0, 0], a[0, 1, 0], a[0, 2], a[0, 3] = 3e38, np.inf, 1.4e-45, 0
+    b[0, :, 0], b[0, :, 1] = 1e38, [1e-38, -1e-38] * 4
+    found = run(V18, problem, {"a": a, "b": b}, quick_emulator).y[0]
+    with np.errstate(over="ignore", invalid="ignore"):
+        exact = (a[0].astype(float) @ b[0].astype(float)).astype(np.float32)
+    assert exact[1].tolist() == [np.inf] * 3
+    np.testing.assert_allclose(found, exact, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("problem", "columns", "split"),
+    [
+        (GemmShape(512, 512, 512), 64, 2),
+        (GemmShape(256, 256, 256), 64, 4),
+        (GemmShape(384, 384, 384), 64, 3),
+        (GemmShape(128, 128, 128), 64, 1),
+        (GemmShape(197, 768, 768), 128, 4),
+        (GemmShape(64, 4096, 4096), 64, 2),
+    ],
+)
+def test_the_fastest_tile_that_was_measured_is_chosen(problem: GemmShape, columns: int, split: int) -> None:
+    assert RULES["choose"](problem) == RULES["Tile"](columns, split)
+    assert not V18.limit_for(problem)
+
+
+@pytest.mark.parametrize("size", [768, 1024, 1536, 4096])
+def test_products_that_are_faster_if_they_are_split_before(size: int) -> None:
+    assert V18.limit_for(GemmShape(size, size, size)).endswith(f"{size} x {size} x {size}; use that")
+    assert not V18.limit_for(GemmShape(size, size, size, "fp32", "bf16")), "gemm/v13 stores floats only"
