@@ -74,7 +74,8 @@ def test_floats_that_thirds_cannot_represent(quick_emulator: Device) -> None:
         (GemmShape(384, 384, 384), 64, 3),
         (GemmShape(128, 128, 128), 64, 1),
         (GemmShape(197, 768, 768), 128, 4),
-        (GemmShape(64, 4096, 4096), 64, 2),
+        (GemmShape(512, 512, 8192), 64, 2),
+        (GemmShape(64, 4096, 4096), 128, 3),  # the columns of b are not in L2
     ],
 )
 def test_the_fastest_tile_that_was_measured_is_chosen(problem: GemmShape, columns: int, split: int) -> None:

@@ -17,7 +17,7 @@
 //           rows, 64 columns and 64 terms, wgmma reads 96 KB, threads write 48 KB, and their loads pass 32 KB through
 //           L1: 1,408 clocks at 128 bytes per clock. The products take 768. 64 x 4096 x 4096: 68 MB, 0.020 ms.
 // Gain      over gemm/v13_split: one launch instead of two. On an H100, 512^3 takes 9 us instead of 13, 256^3 5.5
-//           instead of 10, 64 x 4096 x 4096 38 instead of 99, and 512 x 512 x 8192 65 instead of 111. Predicted for
+//           instead of 10, 64 x 4096 x 4096 39 instead of 99, and 512 x 512 x 8192 66 instead of 111. Predicted for
 //           64 x 4096 x 4096 were 25 us, as shared memory had not been considered.
 // Limits    products for which gemm/v13_split takes longer by a model (variant.py). sm_90a.
 // Hazards   wgmma sees the thirds only after fence_proxy_async() by each thread that wrote some. Sums take the place of

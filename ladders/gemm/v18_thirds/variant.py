@@ -18,11 +18,13 @@ AT_ONCE = {1: 132, 2: 66, 3: 40, 4: 30, 8: 14}  # resident clusters of an H100 o
 # Times on an H100, in microseconds
 START = {64: 2.9, 128: 3.9}  # of a round without steps, by columns of a tile
 STEP = {64: 0.95, 128: 1.48}
+STEP_ALONE = {64: 1.15, 128: 1.55}  # if no other tile needs the same rows, or the same columns
 APART = 1.3  # times as long for a step if lines do not consist of aligned fours
 SHARE = 1.4  # if blocks of a cluster share k
 # Those of gemm/v13_split
-SPLIT_START, SPLIT_BYTES = 8.0, 2.4e6  # launches, and bytes that are split per microsecond
-SPLIT_ROWS, SPLIT_STEP = 128, {64: 0.53, 128: 0.95, 192: 1.36}  # by columns of a tile
+SPLIT_START, SPLIT_ROW = 8.0, 0.002  # two launches; for each row of a, however short it is
+SPLIT_BYTES, STORE_BYTES = 2.4e6, 1.2e6  # bytes per microsecond that are split, and stored in c
+SPLIT_ROWS, SPLIT_STEP = 128, {64: 0.53, 128: 0.95, 192: 1.36}  # of a tile, by its columns
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,9 @@ class Tile:
         if steps < self.split:
             return inf
         rounds = ceil_div(self.clusters(p), AT_ONCE[self.split])
-        step = STEP[self.columns] * (1 if in_fours(p, 0) and in_fours(p, 1) else APART)
+        step = (STEP_ALONE if p.m <= ROWS or p.n <= self.columns else STEP)[self.columns]
+        if not (in_fours(p, 0) and in_fours(p, 1)):
+            step *= APART
         each = START[self.columns] + ceil_div(steps, self.split) * step
         return rounds * each + (SHARE if self.split > 1 else 0)
 
@@ -57,11 +61,14 @@ def choose(p: GemmShape) -> Tile:
 
 
 def microseconds_of_v13(p: GemmShape) -> float:
-    """The same for gemm/v13_split: operands are split before, in one launch."""
+    """The same for gemm/v13_split: operands are split first, and products or stores take the rest."""
     rows, steps = ceil_div(p.m, SPLIT_ROWS) * p.batch, ceil_div(p.k, TILE_K)
     rounds = {columns: ceil_div(rows * ceil_div(p.n, columns), AT_ONCE[1]) for columns in SPLIT_STEP}
+    products = min(rounds[columns] * steps * each for columns, each in SPLIT_STEP.items())
+    stores = 4 * p.batch * p.m * p.n / STORE_BYTES * (1 + p.pitches[2] % 2)  # one or two at a time
     moved = 8 * p.batch * (p.m + p.n) * p.k  # floats are read, and halves are written
-    return SPLIT_START + moved / SPLIT_BYTES + min(rounds[c] * steps * SPLIT_STEP[c] for c in rounds)
+    split = SPLIT_START + moved / SPLIT_BYTES + p.batch * p.m * SPLIT_ROW
+    return split + max(products, stores)
 
 
 def refuses(p: GemmShape) -> str:
