@@ -6,9 +6,9 @@
 //           their range is too small. A bfloat has the range of a float, but 8 significant bits instead of 24, so a
 //           float becomes the sum of three bfloats. Six products are needed instead of three. The others, of thirds
 //           whose positions add up to more than two, are below 2^-24 of a product.
-//           Two warpgroups load floats to registers and write thirds to shared memory. A third one multiplies. Products
-//           of two first thirds have a sum of their own, which is added to the total after 64 terms, as in
-//           gemm/v9_fp32. The sum of the other products is so small that truncation does not matter to it.
+//           Two warpgroups load floats to registers and write thirds to shared memory. A third one multiplies. Tensor
+//           cores truncate, so products of two first thirds have a sum of their own, which is added to the total every
+//           32 terms. The sum of the other products is so small that truncation does not matter to it.
 // Layout    as gemm/v5_mma_async; a, b in float, c0, c half, bfloat16 or float. A stage has three copies of both tiles,
 //           in boxes of 64 lines of 64 bfloats, with the swizzle of 128 bytes. Lines have the order of the operand.
 // Mapping   a cluster for 64 x 64 or 64 x 128 of c. Its SPLIT blocks share k. Each block has 256 threads that split,

@@ -3,15 +3,16 @@
 constexpr int GROUPS = COLUMNS / 8;
 typedef float Sums[GROUPS][4];
 
-// Starts the products of 64 terms of two thirds. They are added to d, or replace it if `accumulate` is false.
-__device__ __forceinline__ void multiply(Sums& d, const char* a, const char* b, bool accumulate) {
+// Starts the products of 32 terms of two thirds, the first or second ones of a stage. They are added to d, or replace
+// it if `accumulate` is false.
+__device__ __forceinline__ void multiply(Sums& d, const char* a, const char* b, int half, bool accumulate) {
   constexpr int a_next = A_LINES ? 2048 : 32, b_next = B_LINES ? 2048 : 32;  // bytes to the next 16 k
   const auto left = ptx::matrix_descriptor_128b(a, BOX_BYTES, 1024);
   const auto right = ptx::matrix_descriptor_128b(b, BOX_BYTES, 1024);
 #pragma unroll
-  for (int i = 0; i < TILE_K / 16; i++)
+  for (int i = 2 * half; i < 2 * half + 2; i++)
     ptx::wgmma_m64k16<COLUMNS, ptx::Bfloat, A_LINES, B_LINES>(d, left + (i * a_next >> 4), right + (i * b_next >> 4),
-                                                              accumulate || i > 0);
+                                                              accumulate || i > 2 * half);
 }
 
 __device__ __forceinline__ void add(Sums& total, const Sums& sum) {
@@ -34,20 +35,24 @@ __device__ __forceinline__ void sum_up(Sums& total, const char* memory, ptx::mba
   for (int step = 0; step < count; step++, stage.next()) {
     const char *const a = memory + stage.index * STAGE_BYTES, *const b = a + A_BOXES * BOX_BYTES;
     ptx::mbarrier_wait(full + stage.index, stage.parity);
-    ptx::wgmma_fence();
-    multiply(high, a, b, false);
-    ptx::wgmma_commit();
-    ptx::wgmma_wait<1>();  // the previous stage has been read
-    if (step > 0) release(before);
 #pragma unroll
-    for (int of_a = 0; of_a < 3; of_a++)
+    for (int half = 0; half < 2; half++) {
+      ptx::wgmma_fence();
+      multiply(high, a, b, half, false);
+      ptx::wgmma_commit();
+      ptx::wgmma_wait<1>();  // the previous sums of `low` are complete
+      if (half == 0 && step > 0) release(before);
 #pragma unroll
-      for (int of_b = 0; of_b < 3 - of_a; of_b++)
-        if (of_a + of_b > 0)
-          multiply(low, a + of_a * THIRD_BYTES, b + of_b * THIRD_BYTES, step > 0 || of_a > 0 || of_b > 1);
-    ptx::wgmma_commit();
-    ptx::wgmma_wait<1>(high);
-    add(total, high);  // rounded, not truncated
+      for (int of_a = 0; of_a < 3; of_a++)
+#pragma unroll
+        for (int of_b = 0; of_b < 3 - of_a; of_b++)
+          if (of_a + of_b > 0)
+            multiply(low, a + of_a * THIRD_BYTES, b + of_b * THIRD_BYTES, half,
+                     step > 0 || half > 0 || of_a > 0 || of_b > 1);
+      ptx::wgmma_commit();
+      ptx::wgmma_wait<1>(high);
+      add(total, high);  // rounded, not truncated
+    }
     before = stage.index;
   }
   ptx::wgmma_wait<0>(low);
