@@ -1,9 +1,9 @@
 // Part of kernel.cu: the sums of blocks that share k are added and stored.
 
-constexpr int PITCH = COLUMNS + 8;  // floats from row to row of sums
+constexpr int PITCH = COLUMNS + 8;  // floats from row to row of partial sums
 constexpr int FOURS = COLUMNS / 4;  // in a row
 
-// Writes the sums of a warp, 16 rows, to shared memory.
+// Writes the partial sums of a warp, 16 rows, to shared memory.
 __device__ __forceinline__ void keep(const Sums& total, float* sums) {
   const int row = (threadIdx.x - SPLITTERS) / 32 * 16 + threadIdx.x % 32 / 4, column = threadIdx.x % 4 * 2;
 #pragma unroll
@@ -18,8 +18,8 @@ struct alignas(4 * sizeof(Out)) Four {
   Out part[4];
 };
 
-// Adds and stores this block's rows of the tile: all of them, or as many as each of the other blocks. `sums` are those
-// of the whole tile, in each block.
+// Adds the partial sums of all blocks and stores them, for this block's share of the tile's rows. Each block has
+// partial sums of the whole tile.
 __device__ __forceinline__ void store(float* sums, const Operands& x, const sums::Matrix<Out>& to, int entry, int row0,
                                       int column0, int rank) {
   constexpr int rows = (ROWS + SPLIT - 1) / SPLIT;

@@ -3,8 +3,8 @@
 constexpr int GROUPS = COLUMNS / 8;
 typedef float Sums[GROUPS][4];
 
-// Starts the products of 32 terms of two thirds, the first or second ones of a stage. They are added to d, or replace
-// it if `accumulate` is false.
+// Starts the products of a third of a and one of b, for the first 32 terms of a stage (`half` is 0) or the last 32 (1).
+// They are added to d, or replace it if `accumulate` is false.
 __device__ __forceinline__ void multiply(Sums& d, const char* a, const char* b, int half, bool accumulate) {
   constexpr int a_next = A_LINES ? 2048 : 32, b_next = B_LINES ? 2048 : 32;  // bytes to the next 16 k
   const auto left = ptx::matrix_descriptor_128b(a, BOX_BYTES, 1024);
@@ -28,19 +28,20 @@ __device__ __forceinline__ void sum_up(Sums& total, const char* memory, ptx::mba
   Sums high, low;  // of products of two first thirds, and of the others
   Stage stage;
   int before = 0;  // the previous stage
+  // Lets the threads that split write to a stage again.
   auto release = [&](int index) {
     if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(empty + index);
   };
 #pragma unroll 1
   for (int step = 0; step < count; step++, stage.next()) {
     const char *const a = memory + stage.index * STAGE_BYTES, *const b = a + A_BOXES * BOX_BYTES;
-    ptx::mbarrier_wait(full + stage.index, stage.parity);
+    ptx::mbarrier_wait(full + stage.index, stage.parity);  // its thirds are written
 #pragma unroll
     for (int half = 0; half < 2; half++) {
       ptx::wgmma_fence();
       multiply(high, a, b, half, false);
       ptx::wgmma_commit();
-      ptx::wgmma_wait<1>();  // the previous sums of `low` are complete
+      ptx::wgmma_wait<1>();  // all earlier products are complete
       if (half == 0 && step > 0) release(before);
 #pragma unroll
       for (int of_a = 0; of_a < 3; of_a++)

@@ -6,8 +6,9 @@ constexpr int A_BOXES = ROWS / BOX, B_BOXES = COLUMNS / BOX, BOXES = A_BOXES + B
 constexpr int THIRD_BYTES = BOXES * BOX_BYTES, STAGE_BYTES = 3 * THIRD_BYTES;
 constexpr int LINES = SPLITTERS / 16;  // that threads load at once, four floats each
 
-// Writes the thirds of four floats: bfloats whose sum is x * SCALE. The first one has its 8 leading bits, rounded. The
-// others have those of the rest. `to` is their place in the box of the first third.
+// Writes the thirds of four floats: bfloats whose sum is x * SCALE. The first one is x * SCALE rounded to 8 significant
+// bits, and each of the others is what is left, rounded in the same way. `to` is their place in the box of first
+// thirds.
 __device__ __forceinline__ void split(const float4& x, char* to) {
   float2 rest[2] = {{x.x * SCALE, x.y * SCALE}, {x.z * SCALE, x.w * SCALE}};
 #pragma unroll
@@ -24,14 +25,14 @@ __device__ __forceinline__ void split(const float4& x, char* to) {
 }
 
 // A thread's floats of `side` rows of a, or columns of b, 64 terms at a time: four in every LINES-th line of each box.
-// If k is adjacent in memory (`along_k`), a line has the terms of a row of a. Otherwise, it has 64 rows of a with the
-// same k. Beyond the operand there are zeros. `quads` says that lines consist of fours that start at multiples of 16
-// bytes.
+// If k is adjacent in memory (`along_k`), a line of a box has 64 terms of a row of a. Otherwise, it has one term of
+// each of 64 rows. Floats beyond the operand are zeros. `quads` says that the lines of the operand consist of fours
+// that start at multiples of 16 bytes.
 template <int side, bool along_k, bool quads>
 struct Floats {
   static constexpr int COUNT = side / LINES;  // of fours
   const float* from;
-  int pitch, left, left_k;  // rows or columns, and terms, from the thread's first one on
+  int pitch, left, left_k;  // rows or columns, and terms, from the thread's next ones on
   float4 found[COUNT];
 
   // From row or column `first` and term `l0` on. The operand has `count` rows or columns of k terms.
@@ -64,7 +65,7 @@ struct Floats {
   }
 };
 
-// Loads a thread's floats of the first step.
+// Loads a thread's floats of the first step of the block.
 template <bool whole, class T>
 __device__ __forceinline__ void load_all(T& floats) {
 #pragma unroll
@@ -72,7 +73,8 @@ __device__ __forceinline__ void load_all(T& floats) {
   floats.next();
 }
 
-// Splits a thread's floats, and loads those of the next step to the same registers: so a load has the time of a step.
+// Splits a thread's floats, and loads those of the next step into the same registers, so a load may take as long as a
+// step.
 enum Next { NONE, GUARDED, WHOLE };  // how they are loaded
 template <Next next, class T>
 __device__ __forceinline__ void split_all(T& floats, char* boxes) {
