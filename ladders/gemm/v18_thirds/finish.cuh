@@ -4,13 +4,13 @@ constexpr int PITCH = COLUMNS + 8;  // floats from row to row of partial sums
 constexpr int FOURS = COLUMNS / 4;  // in a row
 
 // Writes the partial sums of a warp, 16 rows, to shared memory.
-__device__ __forceinline__ void keep(const Sums& total, float* sums) {
+__device__ __forceinline__ void keep(const Sums& total, float* partial) {
   const int row = (threadIdx.x - SPLITTERS) / 32 * 16 + threadIdx.x % 32 / 4, column = threadIdx.x % 4 * 2;
 #pragma unroll
   for (int i = 0; i < GROUPS; i++)
 #pragma unroll
     for (int h = 0; h < 2; h++)
-      *reinterpret_cast<float2*>(sums + (row + 8 * h) * PITCH + 8 * i + column) =
+      *reinterpret_cast<float2*>(partial + (row + 8 * h) * PITCH + 8 * i + column) =
           make_float2(total[i][2 * h], total[i][2 * h + 1]);
 }
 
@@ -20,8 +20,8 @@ struct alignas(4 * sizeof(Out)) Four {
 
 // Adds the partial sums of all blocks and stores them, for this block's share of the tile's rows. Each block has
 // partial sums of the whole tile.
-__device__ __forceinline__ void store(float* sums, const Operands& x, const sums::Matrix<Out>& to, int entry, int row0,
-                                      int column0, int rank) {
+__device__ __forceinline__ void store(float* partial, const Operands& x, const sums::Matrix<Out>& to, int entry,
+                                      int row0, int column0, int rank) {
   constexpr int rows = (ROWS + SPLIT - 1) / SPLIT;
 #pragma unroll 1
   for (int i = threadIdx.x; i < rows * FOURS; i += THREADS) {
@@ -30,7 +30,7 @@ __device__ __forceinline__ void store(float* sums, const Operands& x, const sums
     float sum[4] = {};
 #pragma unroll
     for (int block = 0; block < SPLIT; block++) {
-      const float* from = sums + in_tile * PITCH + i % FOURS * 4;
+      const float* from = partial + in_tile * PITCH + i % FOURS * 4;
       if constexpr (SPLIT > 1) from = ptx::cluster_shared(from, block);
       const float4 four = *reinterpret_cast<const float4*>(from);
       sum[0] += four.x, sum[1] += four.y, sum[2] += four.z, sum[3] += four.w;

@@ -82,17 +82,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #pragma unroll 1
     for (int step = 0; step < count; step++, stage.next()) {
       char* const boxes = memory + stage.index * STAGE_BYTES;
-      auto split = [&](auto next) {
+      auto split_and_load = [&](auto next) {
         split_all<next.value>(of_a, boxes);
         split_all<next.value>(of_b, boxes + A_BOXES * BOX_BYTES);
       };
       ptx::mbarrier_wait(empty + stage.index, stage.parity ^ 1);  // the stage has been multiplied
       if (step + 1 == count)
-        split(std::integral_constant<Next, NONE>());
+        split_and_load(std::integral_constant<Next, NONE>());
       else if (whole(step + 1))
-        split(std::integral_constant<Next, WHOLE>());
+        split_and_load(std::integral_constant<Next, WHOLE>());
       else
-        split(std::integral_constant<Next, GUARDED>());
+        split_and_load(std::integral_constant<Next, GUARDED>());
       ptx::fence_proxy_async();  // wgmma reads the thirds
       __syncwarp();
       if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(full + stage.index);
@@ -102,15 +102,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     sum_up(total, memory, full, empty, count);
   }
 
-  float* const sums = reinterpret_cast<float*>(memory);
+  float* const partial = reinterpret_cast<float*>(memory);
   __syncthreads();  // all stages have been read
-  if (threadIdx.x >= SPLITTERS) keep(total, sums);
+  if (threadIdx.x >= SPLITTERS) keep(total, partial);
   if constexpr (SPLIT > 1)
     ptx::cluster_sync();  // the partial sums of all blocks are written
   else
     __syncthreads();
   const long long of_entry = (long long)entry * m * c_pitch;
-  store(sums, {a, b, m, n, k, a_pitch, b_pitch}, {c0 + of_entry, c + of_entry, m, n, c_pitch, alpha, beta}, entry, row0,
-        column0, rank);
+  store(partial, {a, b, m, n, k, a_pitch, b_pitch}, {c0 + of_entry, c + of_entry, m, n, c_pitch, alpha, beta}, entry,
+        row0, column0, rank);
   if constexpr (SPLIT > 1) ptx::cluster_sync();  // no block may end while others read its sums
 }

@@ -44,12 +44,12 @@ __device__ __forceinline__ void sum_up(Sums& total, const char* memory, ptx::mba
       ptx::wgmma_wait<1>();  // all earlier products are complete
       if (half == 0 && step > 0) release(before);
 #pragma unroll
-      for (int of_a = 0; of_a < 3; of_a++)
+      for (int a_third = 0; a_third < 3; a_third++)
 #pragma unroll
-        for (int of_b = 0; of_b < 3 - of_a; of_b++)
-          if (of_a + of_b > 0)
-            multiply(low, a + of_a * THIRD_BYTES, b + of_b * THIRD_BYTES, half,
-                     step > 0 || half > 0 || of_a > 0 || of_b > 1);
+        for (int b_third = 0; b_third < 3 - a_third; b_third++)
+          if (a_third + b_third > 0)
+            multiply(low, a + a_third * THIRD_BYTES, b + b_third * THIRD_BYTES, half,
+                     step > 0 || half > 0 || a_third > 0 || b_third > 1);
       ptx::wgmma_commit();
       ptx::wgmma_wait<1>(high);
       add(total, high);  // rounded, not truncated

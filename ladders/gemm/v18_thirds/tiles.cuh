@@ -33,7 +33,7 @@ struct Floats {
   static constexpr int COUNT = side / LINES;  // of fours
   const float* from;
   int pitch, left, left_k;  // rows or columns, and terms, from the thread's next ones on
-  float4 found[COUNT];
+  float4 fours[COUNT];
 
   // From row or column `first` and term `l0` on. The operand has `count` rows or columns of k terms.
   __device__ __forceinline__ Floats(const float* x, int pitch, int first, int count, int l0, int k) : pitch(pitch) {
@@ -50,9 +50,9 @@ struct Floats {
     const int outer = along_k ? left - line : left_k - in_box, inner = along_k ? left_k : left - box * BOX;
     const int here = whole ? 4 : outer > 0 ? inner : 0;
     if constexpr (quads)
-      found[i] = here > 0 ? *reinterpret_cast<const float4*>(four) : float4();
+      fours[i] = here > 0 ? *reinterpret_cast<const float4*>(four) : float4();
     else
-      found[i] = {here > 0 ? four[0] : 0.0f, here > 1 ? four[1] : 0.0f, here > 2 ? four[2] : 0.0f,
+      fours[i] = {here > 0 ? four[0] : 0.0f, here > 1 ? four[1] : 0.0f, here > 2 ? four[2] : 0.0f,
                   here > 3 ? four[3] : 0.0f};
   }
   __device__ __forceinline__ void next() {
@@ -61,7 +61,7 @@ struct Floats {
   }
   __device__ __forceinline__ void split_to(int i, char* boxes) const {
     const int line = threadIdx.x / 16 + i * LINES, piece = threadIdx.x % 16;  // of 8 bytes
-    split(found[i], boxes + line * 128 + ((piece / 2) ^ (line % 8)) * 16 + piece % 2 * 8);
+    split(fours[i], boxes + line * 128 + ((piece / 2) ^ (line % 8)) * 16 + piece % 2 * 8);
   }
 };
 
