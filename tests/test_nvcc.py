@@ -46,6 +46,7 @@ WARPGROUPS: list[tuple[str, Any]] = [  # variants that use their products
     *(("gemm/v16_pingpong", GemmShape(*sizes, "fp16", "fp16")) for sizes in IN_TURN_AND_TOGETHER),
     *(("gemm/v14_mixed", GemmShape(4096, 4096, 4096, "fp16", "fp16", layout)) for layout in ("nn", "tt")),
     *(("gemm/v15_idle", GemmShape(*s, "fp16", "fp16")) for s in ((8191, 8191, 8191), (1796, 2736, 2103))),
+    ("gemm/v18_thirds", GemmShape(64, 4096, 4096)),  # with 128 columns, so with the most sums
 ]
 
 
