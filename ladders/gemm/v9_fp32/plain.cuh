@@ -5,8 +5,9 @@ struct Operands {
   int m, n, k, a_pitch, b_pitch;
 };
 
-// An element of c, in double, because products and partial sums may be beyond fp32. A warp for each element would be
-// faster, but ptxas makes the loop of products slower if lanes exchange values after it.
+// The sum of an element of c, without alpha and beta. It is computed in double, because products and partial sums may
+// be beyond fp32. A_LINES and B_LINES say that rows of a, and columns of b, are adjacent in memory. A warp for each
+// element would be faster, but ptxas makes the kernel's loop of products slower if lanes exchange values after it.
 __device__ __noinline__ float plain(const Operands& x, int entry, int row, int column) {
   const float* const a = x.a + (long long)entry * (A_LINES ? x.k : x.m) * x.a_pitch;
   const float* const b = x.b + (long long)entry * (B_LINES ? x.k : x.n) * x.b_pitch;
