@@ -177,6 +177,7 @@ def test_without_nvdisasm_the_message_says_what_to_do(
         (["show", "m1", "--ptx", "--standalone", "x"], "use only one of them"),
         (["diff", "m1/tiled_direct", "--arch", "80"], "--arch needs --instructions"),
         (["diff", "m1", "softmax/v0_naive", "--instructions"], "they have no problem in common"),
+        (["diff", "gemm/v17", "--instructions"], "supported by both gemm/v10_small and gemm/v17_vectors"),
     ],
 )
 def test_wrong_use(words: list[str], message: str, capsys: Output) -> None:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from mini_dnn.cli import common, main
+from mini_dnn.cli import common, main, one
 from mini_dnn.paths import ROOT
 from mini_dnn.report.page import TITLE
+from mini_dnn.variant import find
 
 SYNTHETIC = ["--data", "synthetic"]
 
@@ -252,6 +253,15 @@ def test_a_file_of_somebody_else_is_not_replaced(capsys: pytest.CaptureFixture[s
     assert run(capsys, *words, "--force")[0] == 0
     assert run(capsys, *words)[0] == 0, "this one is ours"
     assert json.loads(file.read_text())["variant"] == "softmax/v0_naive"
+
+
+def test_problems_that_run_leaves_out() -> None:
+    variant = find("gemm/v17")
+    course = variant.operation.course
+    refused = {name: problem for name, problem in course.items() if name != "fp32-row"}
+    skipped = one._skipped(variant, course, clock=True)
+    assert skipped["gemm/v17_vectors does not support these problems"] == list(refused)
+    assert not one._skipped(variant, refused, clock=True), "the first one raises an error with its limit"
 
 
 def page(title: str) -> bytes:

@@ -35,6 +35,8 @@ def test_bfloat16_from_python(rng: np.random.Generator) -> None:
     assert OPERATION.of(a, b.astype(np.float16))[0].dtype == "fp32", "neither type holds the other's values"
     with pytest.raises(ShapeError, match="bfloat16 cannot hold exactly; convert c0 to bfloat16"):
         OPERATION.of(a, b, c0=np.ones((7, 5), np.float32), out="bf16")
+    with pytest.raises(ShapeError, match="c0 is given, and beta is 0; pass both, with a beta other than 0"):
+        OPERATION.of(a, b, c0=np.ones((7, 5), np.float32), beta=0.0)
 
 
 def test_an_output_has_eight_bits(rng: np.random.Generator) -> None:

@@ -230,6 +230,8 @@ def test_times_that_nobody_measured_are_reported(tmp_path: Path, capsys: pytest.
         (["--out", __file__], "cannot be written: a file is where a folder is needed"),
         (["--out", sys.prefix + "/grades"], "which every submission can read"),
         (["--out", str(ROOT / "mini_dnn/grades")], "is inside the package"),
+        (["--out", 'the "final" grades'], "files whose path has a quotation mark"),
+        (["--out", "grades of caf\udce9"], "or bytes that are not UTF-8"),
     ],
 )
 def test_wrong_use(

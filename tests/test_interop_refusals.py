@@ -277,6 +277,7 @@ def test_what_would_be_lost_or_fail_later(change: dict[str, Any], message: str) 
         ([[1.0, 2.0]], r"x is \(1, 2\) float64; expected \(N, L\) float32"),
         ([[1.0], [2.0, 3.0]], "x is list, which NumPy cannot read: .*inhomogeneous"),
         (None, "x is NoneType with object values; expected an array of numbers"),
+        (np.ndarray, "x is the type numpy.ndarray with object values; expected an array of numbers"),
     ],
 )
 def test_what_is_no_array_of_numpy_is_converted_or_refused(x: Any, message: str) -> None:

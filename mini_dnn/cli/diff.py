@@ -87,7 +87,10 @@ def _instructions(old: Variant, new: Variant, at: str | None, arch: int) -> list
     asked = problems_of(new.operation, [at] if at else None)
     both = [name for name, one in asked.items() if not (old.limit_for(one) or new.limit_for(one))]
     if not both:
-        raise UsageError(f"both support none of these problems: {', '.join(asked)}")
+        raise UsageError(
+            f"no problem is supported by both {old.name} and {new.name} (tried: {', '.join(asked)}); name "
+            "another variant to compare with"
+        )
     name, problem = both[0], asked[both[0]]
     with busy("compiling both with nvcc ..."):
         before, after = (assembled(variant, problem, arch, SASS) for variant in (old, new))

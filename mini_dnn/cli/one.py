@@ -31,6 +31,7 @@ from mini_dnn.measuring.work_log import Tried
 from mini_dnn.progress import told_of_silence
 from mini_dnn.running.several import Several
 from mini_dnn.running.timing import NO_TIMING, Timing
+from mini_dnn.variant import Variant
 
 MOST = 100  # default batch size without a GPU
 MOST_FLOPS = 4_000_000_000  # of the default problem without a GPU, which takes some seconds
@@ -47,7 +48,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     )
     add_variant(parser)
     parser.add_argument(
-        "--at", nargs="+", metavar="NAME", help="names of problems (default: all problems of the course)"
+        "--at", nargs="+", metavar="NAME", help="names of problems (default: all that the variant supports)"
     )
     parser.add_argument("--shapes", nargs="+", metavar="SIZES", help="problems as sizes, instead of --at")
     parser.add_argument("--batch", type=int, help="size of the batch (default: that of the problem)")
@@ -92,18 +93,16 @@ def run_verb(args: argparse.Namespace) -> int:
         trial = stack.enter_context(logged(args, [variant]))
         clock = device is not None and device.has_clock
         problems = problems_of(variant.operation, args.at, args.shapes, args.batch, None if clock else MOST)
-        left_out = [] if clock or args.at or args.shapes else _too_large(problems)
+        skipped = {} if args.at or args.shapes else _skipped(variant, problems, clock)
         print(f"variant   {variant.name}: {variant.idea}")
         name = device.description if device else f"the host: {cpu_name()}, NumPy"
         name = "; ".join(f"{gpu}: {one.description}" for gpu, one in several) or name
         print(f"device    {name}", flush=True)
         trial.device = name
-        if left_out:
-            print(
-                f"NOTE: skipped, because these problems take long without a GPU; use --at to run one: "
-                f"{', '.join(left_out)}"
-            )
-            problems = {title: p for title, p in problems.items() if title not in left_out}
+        for why, left_out in skipped.items():
+            if left_out:
+                print(f"NOTE: skipped, because {why}: {', '.join(left_out)}")
+                problems = {title: p for title, p in problems.items() if title not in left_out}
         timing = Timing(repeats=args.repeat, max_repeats=args.repeat) if device else NO_TIMING
         setting = Setting(device, timing, None if args.check else 0, several)
         rates = ceilings(device) if clock and device and not several else {}
@@ -128,10 +127,19 @@ def _several(args: argparse.Namespace, stack: ExitStack) -> list[tuple[str, Devi
     return found
 
 
-def _too_large(problems: Mapping[str, Any]) -> list[str]:
-    """The names of problems that would take long without a GPU, never including the smallest problem."""
-    smallest = min(problems, key=lambda name: problems[name].flops)
-    return [name for name, p in problems.items() if p.flops > MOST_FLOPS and name != smallest]
+def _skipped(variant: Variant, problems: Mapping[str, Any], clock: bool) -> dict[str, list[str]]:
+    """The names of problems that are not run unless they are named, by reason. One problem is always left."""
+    # A variant that refuses only large batches gets parts of them.
+    refused = [name for name, p in problems.items() if variant.limit_for(p.with_batch(1))]
+    if len(refused) == len(problems):
+        return {}  # the first one raises the error that names its limit
+    left = {name: p for name, p in problems.items() if name not in refused}
+    smallest = min(left, key=lambda name: left[name].flops)
+    large = [name for name, p in left.items() if p.flops > MOST_FLOPS and name != smallest]
+    return {
+        f"{variant.name} does not support these problems": refused,
+        "these problems take long without a GPU; use --at to run one": [] if clock else large,
+    }
 
 
 def _report(measured: Measured, rates: Mapping[str, float]) -> dict[str, Any]:

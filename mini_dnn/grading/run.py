@@ -9,6 +9,7 @@ its file exists and the hash matches. Workers do the grading, and an engine runs
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -32,6 +33,7 @@ from mini_dnn.work.locks import locked
 VERSION = 6  # version of the grading procedure: a new number grades everything again
 
 OWN = (".lock", "grades", "staff")  # names that a folder of earlier results, or a part of one, has
+UNREADABLE = re.compile(r'["\\\n\ud800-\udfff]')  # characters of a path that #include cannot name
 STAGES = "stages"  # the folder, next to the grades, with the results of each of two stages
 
 
@@ -79,6 +81,12 @@ def check_setting(setting: Setting, submissions: Sequence[Submission], rubric_fi
     secret += [rubric_file.resolve()] if rubric_file else []
     if setting.out.resolve().is_relative_to(PACKAGE):  # submissions could read a new folder there
         raise UsageError(f"--out {setting.out} is inside the package {PACKAGE}; name another folder")
+    if UNREADABLE.search(str(setting.out.resolve())):
+        raise UsageError(
+            f"--out {setting.out}: submissions are compiled in this folder, and compilers do not find files "
+            "whose path has a quotation mark, a backslash, a line break, or bytes that are not UTF-8; name "
+            "another folder"
+        )
     for path in secret:
         for folder in code_folders():
             if path.is_relative_to(folder.resolve()):

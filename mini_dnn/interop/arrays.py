@@ -22,8 +22,8 @@ def kind_of(array: Any) -> Kind | None:
 
 @cache
 def _kind_of_type(kind: type) -> Kind | None:
-    """The `Kind` that arrays of this type may have; None for NumPy arrays."""
-    if issubclass(kind, np.ndarray | np.generic):
+    """The `Kind` that arrays of this type may have; None for NumPy arrays, and for types themselves."""
+    if issubclass(kind, np.ndarray | np.generic | type):
         return None
     for module, name, known in (("cupy", "ndarray", Cupy), ("torch", "Tensor", Torch)):
         library = sys.modules.get(module)  # a program with such an array has already imported its library

@@ -180,7 +180,8 @@ def arrays_of(
     """
     beta = float(c0 is not None) if beta is None else float(beta)
     if (c0 is None) != (beta == 0):
-        raise ShapeError(f"beta is {beta:g} and c0 is {c0 if c0 is None else 'given'}; pass both or neither")
+        wrong = f"beta is {beta:g}, and c0 is missing" if c0 is None else "c0 is given, and beta is 0"
+        raise ShapeError(f"{wrong}; pass both, with a beta other than 0, or neither")
     given = {"a": np.asarray(a), "b": np.asarray(b)} | ({} if c0 is None else {"c0": np.asarray(c0)})
     given = _batches(given)
     kinds = {given["a"].dtype, given["b"].dtype}

@@ -91,7 +91,7 @@ def see_only(paths: Iterable[Path]) -> bool:
 
 def _mount(source: str, target: str, flags: int, kind: str = "") -> None:
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.mount(source.encode(), target.encode(), kind.encode(), ctypes.c_ulong(flags), None):
+    if libc.mount(source.encode(), os.fsencode(target), kind.encode(), ctypes.c_ulong(flags), None):
         raise OSError(ctypes.get_errno(), f"{target} cannot be mounted for a submission")
 
 
