@@ -77,21 +77,16 @@ bool goes_on_after(int signal, const siginfo_t& info, void* context, Worker& w) 
   if (info.si_code != FPE_FLTINV) return false;
   const auto base = uint64_t(the_check.target.base), end = uint64_t(the_check.target.data_start);
   const bool of_kernel = pc >= base && pc < end;
+  suspect = pc;
   if (without_them) {  // it is invalid anyway: infinity minus infinity, for example
     memcpy(registers.fpregs->_xmm, before, sizeof before);
     without_them = false;
   } else if (of_kernel && has(state, SIGNALS)) {
-    suspect = pc;
     try_without_them(state);
     return true;
   }
-  suspect = pc;
   registers.fpregs->mxcsr |= INVALID;
-  if (of_kernel && !has(state, QUIET)) {
-    registers.gregs[REG_EFL] |= STEP;
-  } else if (++others < PATIENCE) {
-    registers.gregs[REG_EFL] |= STEP;
-  }
+  if ((of_kernel && !has(state, QUIET)) || ++others < PATIENCE) registers.gregs[REG_EFL] |= STEP;
   return true;
 }
 
