@@ -11,12 +11,12 @@ from convolutions import solved
 from mini_dnn.device import Device
 from mini_dnn.device.emulator.checked import CheckedEmulator
 from mini_dnn.ops.gemm import GemmShape
+from mini_dnn.plans.gemm_floats import THIRDS, Thirds, fastest_thirds
 from mini_dnn.running.runner import run
 from mini_dnn.variant import find
 
 V18 = find("gemm/v18_thirds")
 RULES: dict[str, Any] = V18.plan.__globals__  # type: ignore[union-attr]
-TILES: list[Any] = RULES["TILES"]
 PROBLEMS = [  # more than one tile in all directions, and a k of more steps than a ring has stages
     GemmShape(70, 132, 580, "fp32", "fp32", "nn", 2),
     GemmShape(65, 70, 515, "fp32", "bf16", "nt", 2, 0.5, -1.5),  # lines that start anywhere
@@ -28,7 +28,7 @@ PROBLEMS = [  # more than one tile in all directions, and a k of more steps than
 @pytest.fixture
 def forced(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """One tile for all problems."""
-    monkeypatch.setitem(RULES, "choose", lambda p: request.param)
+    monkeypatch.setitem(RULES, "fastest_thirds", lambda p: request.param)
     monkeypatch.setitem(RULES, "microseconds_of_v13", lambda p: inf)
 
 
@@ -36,7 +36,7 @@ def forced(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> N
     ("forced", "problem"),
     [  # each layout with 64 and with 128 columns
         pytest.param(tile, problem, id=f"{tile.columns}-{tile.split}-{problem.layout}")
-        for tile, problem in zip(TILES, cycle(PROBLEMS))
+        for tile, problem in zip(THIRDS, cycle(PROBLEMS))
     ],
     indirect=["forced"],
 )
@@ -46,7 +46,7 @@ def test_a_tile(problem: GemmShape, quick_emulator: Device) -> None:
     assert found.ok, found
 
 
-@pytest.mark.parametrize("forced", [RULES["Tile"](64, 2)], indirect=True)
+@pytest.mark.parametrize("forced", [Thirds(64, 2)], indirect=True)
 @pytest.mark.usefixtures("forced")
 def test_no_finding() -> None:
     assert solved(V18, GemmShape(66, 70, 260, "fp32"), CheckedEmulator()).ok
@@ -86,7 +86,7 @@ def test_floats_that_thirds_cannot_represent(quick_emulator: Device) -> None:
     ],
 )
 def test_the_fastest_tile_that_was_measured_is_chosen(problem: GemmShape, columns: int, split: int) -> None:
-    assert RULES["choose"](problem) == RULES["Tile"](columns, split)
+    assert fastest_thirds(problem) == Thirds(columns, split)
     assert not V18.limit_for(problem)
 
 

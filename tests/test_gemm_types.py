@@ -184,8 +184,9 @@ def test_what_float64_has_is_computed_and_not_assumed() -> None:
     [
         (GemmShape(9, 9, 9, "fp16"), "gemm/v14_mixed"),
         (GemmShape(9, 9, 9, "bf16"), "gemm/v14_mixed"),
-        (GemmShape(9, 9, 9, "fp32"), "gemm/v18_thirds"),
-        (GemmShape(9, 9, 9, "fp32", "fp16"), "gemm/v18_thirds"),
+        (GemmShape(9, 9, 9, "fp32"), "gemm/v19_fma"),
+        (GemmShape(9, 9, 9, "fp32", "fp16"), "gemm/v19_fma"),
+        (GemmShape(512, 512, 512, "fp32"), "gemm/v18_thirds"),
         (GemmShape(2000, 2000, 2000, "fp32"), "gemm/v13_split"),
     ],
 )

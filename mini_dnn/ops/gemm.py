@@ -229,7 +229,7 @@ OPERATION = Operation(
     cure="compare the indices of each load and of the store with c[m,n] = sum over k of a[m,k] b[k,n]",
     default="gemm/v3_registers",
     preferred=(
-        *("gemm/v14_mixed", "gemm/v17_vectors", "gemm/v18_thirds", "gemm/v13_split"),
+        *("gemm/v14_mixed", "gemm/v17_vectors", "gemm/v19_fma", "gemm/v18_thirds", "gemm/v13_split"),
         "gemm/v5_mma_async",
     ),
     baseline="gemm/v0_naive",
