@@ -8,7 +8,8 @@ from itertools import product
 
 from mini_dnn.ops import Array
 from mini_dnn.ops.gemm import GemmShape
-from mini_dnn.variant import ceil_div
+from mini_dnn.plans.gemm_vectors import c_of
+from mini_dnn.variant import Launch, ceil_div
 
 ROWS = 128  # of c in a block
 WIDE = 192  # columns of wide tiles
@@ -63,6 +64,30 @@ def halves(p: GemmShape, lines: Iterable[int]) -> dict[str, Array]:
         found[f"{name}_boxes"] = Array((p.batch, count // BOX, chunks(p), BOX_BYTES // 2), "float16")
         found[f"{name}_known"] = Array((p.batch, count, 2), "uint32")
     return found
+
+
+def defines(p: GemmShape) -> dict[str, int]:
+    """Compile-time constants: tiles, layouts, and whether elements of c are stored in pairs."""
+    a_lines, b_lines = beside(p)
+    return {
+        **{"ROWS": ROWS, "WIDE": WIDE, "BAND": BAND, "STAGES": STAGES, "THREADS": THREADS},
+        **{"SPLITTERS": SPLITTERS, "A_LINES": a_lines, "B_LINES": b_lines, "C_PAIRS": p.pitches[2] % 2 == 0},
+    }
+
+
+def multiply(p: GemmShape, wide: int, narrow: int, late: int | None = None) -> Launch:
+    """The launch that multiplies: a block for each multiprocessor, or for each tile if there are fewer.
+
+    ``wide`` and ``narrow`` are the numbers of columns of tiles; ``late`` is the number of rows of a that this
+    launch splits itself, or None if its kernel cannot do that.
+    """
+    made = tuple(f"{name}_{what}" for what in ("boxes", "known") for name in "ab")
+    flags, rows_left = ((), ()) if late is None else (("flags",), (late,))
+    args = (*made, *flags, "a", "b", *c_of(p), p.m, p.n, p.k, *p.pitches, chunks(p), wide, narrow, p.batch)
+    stage = (ROWS + WIDE) // BOX * BOX_BYTES
+    blocks = min(ceil_div(p.m, ROWS) * (wide + narrow) * p.batch, MULTIPROCESSORS)
+    args += (*rows_left, float(p.alpha), float(p.beta))
+    return Launch("gemm", (blocks,), (THREADS,), args, shared_bytes=STAGES * stage, early=True)
 
 
 def refuses(p: GemmShape) -> str:

@@ -2,23 +2,8 @@
 
 from mini_dnn.ops import Array
 from mini_dnn.ops.gemm import GemmShape
-from mini_dnn.plans.gemm_halves import (
-    BAND,
-    BOX,
-    BOX_BYTES,
-    MULTIPROCESSORS,
-    ROWS,
-    SPLITTERS,
-    STAGES,
-    THREADS,
-    WIDE,
-    beside,
-    chunks,
-    halves,
-    refuses,
-    widths,
-)
-from mini_dnn.plans.gemm_vectors import c_of
+from mini_dnn.plans import gemm_halves
+from mini_dnn.plans.gemm_halves import BAND, ROWS, SPLITTERS, WIDE, beside, chunks
 from mini_dnn.variant import Launch, Variant, ceil_div
 
 NARROW_COSTS = ((128, 1.045), (64, 1.5))  # columns of narrow tiles: time per column, relative to wide ones
@@ -30,7 +15,7 @@ FEW_BITS, LONG_K = 8, 2048  # significant bits of low halves if there are so man
 
 def columns(p: GemmShape) -> tuple[int, int, int]:
     """The numbers of wide and of narrow columns of tiles, and the width of these."""
-    return widths(ceil_div(p.m, ROWS) * p.batch, p.n, NARROW_COSTS)
+    return gemm_halves.widths(ceil_div(p.m, ROWS) * p.batch, p.n, NARROW_COSTS)
 
 
 def lines(p: GemmShape) -> tuple[int, int]:
@@ -53,7 +38,7 @@ def late(p: GemmShape) -> int:
 
 def scratch(p: GemmShape) -> dict[str, Array]:
     """Both operands as halves, and the flags of rows that are split late."""
-    return {"flags": Array((1 + late(p) // ROWS,), "int32"), **halves(p, lines(p))}
+    return {"flags": Array((1 + late(p) // ROWS,), "int32"), **gemm_halves.halves(p, lines(p))}
 
 
 def low_bits(p: GemmShape) -> int:
@@ -62,13 +47,9 @@ def low_bits(p: GemmShape) -> int:
 
 
 def defines(p: GemmShape) -> dict[str, int]:
-    """Compile-time constants: tiles, layouts, and whether elements of c are stored in pairs."""
-    a_lines, b_lines = beside(p)
-    return {
-        **{"ROWS": ROWS, "WIDE": WIDE, "NARROW": columns(p)[2], "BAND": band(p), "STAGES": STAGES},
-        **{"THREADS": THREADS, "SPLITTERS": SPLITTERS, "STEPS_KEPT": STEPS_KEPT, "CLUSTER": CLUSTER},
-        **{"A_LINES": a_lines, "B_LINES": b_lines, "LOW_BITS": low_bits(p), "C_PAIRS": p.pitches[2] % 2 == 0},
-    }
+    """Compile-time constants: tiles, layouts, clusters, and the significant bits of low halves."""
+    own = {"NARROW": columns(p)[2], "BAND": band(p), "STEPS_KEPT": STEPS_KEPT, "CLUSTER": CLUSTER}
+    return {**gemm_halves.defines(p), **own, "LOW_BITS": low_bits(p)}
 
 
 def split_both(p: GemmShape) -> Launch:
@@ -84,16 +65,9 @@ def split_both(p: GemmShape) -> Launch:
 
 
 def plan(p: GemmShape) -> list[Launch]:
-    """Both operands are split. Then a block for each multiprocessor, or for each tile, multiplies them."""
-    rows = ceil_div(p.m, ROWS)
+    """Both operands are split, except for rows that are split while others are multiplied."""
     wide, narrow, _ = columns(p)
-    made = tuple(f"{name}_{what}" for what in ("boxes", "known") for name in "ab")
-    args = (*made, "flags", "a", "b", *c_of(p), p.m, p.n, p.k, *p.pitches)
-    args += (chunks(p), wide, narrow, p.batch, late(p), float(p.alpha), float(p.beta))
-    stage = (ROWS + WIDE) // BOX * BOX_BYTES
-    blocks = min(rows * (wide + narrow) * p.batch, MULTIPROCESSORS)
-    products = Launch("gemm", (blocks,), (THREADS,), args, shared_bytes=STAGES * stage, early=True)
-    return [split_both(p), products]
+    return [split_both(p), gemm_halves.multiply(p, wide, narrow, late(p))]
 
 
 VARIANT = Variant(
@@ -101,7 +75,7 @@ VARIANT = Variant(
     plan=plan,
     scratch=scratch,
     defines=defines,
-    refuses=refuses,
+    refuses=gemm_halves.refuses,
     parent="gemm/v9_fp32",
     compute_type="3xfp16",
     min_arch=90,

@@ -2,24 +2,8 @@
 
 from mini_dnn.ops import Array
 from mini_dnn.ops.gemm import GemmShape
-from mini_dnn.plans.gemm_halves import (
-    BAND,
-    BOX,
-    BOX_BYTES,
-    CHUNK,
-    MULTIPROCESSORS,
-    ROWS,
-    SPLITTERS,
-    STAGES,
-    THREADS,
-    WIDE,
-    beside,
-    chunks,
-    halves,
-    refuses,
-    widths,
-)
-from mini_dnn.plans.gemm_vectors import c_of
+from mini_dnn.plans import gemm_halves
+from mini_dnn.plans.gemm_halves import BOX, CHUNK, ROWS, SPLITTERS, WIDE, beside, chunks
 from mini_dnn.variant import Launch, Variant, ceil_div
 
 NARROW, NARROW_COST = 128, 1.045  # columns of narrow tiles, and their time per column, relative to wide ones
@@ -28,7 +12,7 @@ RANGE_PARTS = 64  # the most parts of k, in each of which a block finds the rang
 
 def columns(p: GemmShape) -> tuple[int, int]:
     """The numbers of wide and of narrow columns of tiles."""
-    return widths(ceil_div(p.m, ROWS) * p.batch, p.n, ((NARROW, NARROW_COST),))[:2]
+    return gemm_halves.widths(ceil_div(p.m, ROWS) * p.batch, p.n, ((NARROW, NARROW_COST),))[:2]
 
 
 def lines(p: GemmShape) -> tuple[int, int]:
@@ -44,17 +28,12 @@ def scratch(p: GemmShape) -> dict[str, Array]:
         for name, count, adjacent in zip("ab", lines(p), beside(p), strict=True)
         if adjacent
     }
-    return halves(p, lines(p)) | ranges
+    return gemm_halves.halves(p, lines(p)) | ranges
 
 
 def defines(p: GemmShape) -> dict[str, int]:
-    """Compile-time constants: tiles, layouts, and whether elements of c are stored in pairs."""
-    a_lines, b_lines = beside(p)
-    return {
-        **{"ROWS": ROWS, "WIDE": WIDE, "NARROW": NARROW, "BAND": BAND, "STAGES": STAGES},
-        **{"THREADS": THREADS, "SPLITTERS": SPLITTERS, "C_PAIRS": p.pitches[2] % 2 == 0},
-        **{"A_LINES": a_lines, "B_LINES": b_lines, "LOW_BITS": 11},
-    }
+    """Compile-time constants: tiles, layouts, and the significant bits of low halves."""
+    return {**gemm_halves.defines(p), "NARROW": NARROW, "LOW_BITS": 11}
 
 
 def split(p: GemmShape, name: str) -> list[Launch]:
@@ -78,16 +57,8 @@ def split(p: GemmShape, name: str) -> list[Launch]:
 
 
 def plan(p: GemmShape) -> list[Launch]:
-    """Both operands are split. Then a block for each multiprocessor, or for each tile, multiplies them."""
-    rows = ceil_div(p.m, ROWS)
-    wide, narrow = columns(p)
-    made = tuple(f"{name}_{what}" for what in ("boxes", "known") for name in "ab")
-    args = (*made, "a", "b", *c_of(p), p.m, p.n, p.k, *p.pitches)
-    args += (chunks(p), wide, narrow, p.batch, float(p.alpha), float(p.beta))
-    stage = (ROWS + WIDE) // BOX * BOX_BYTES
-    blocks = min(rows * (wide + narrow) * p.batch, MULTIPROCESSORS)
-    product = Launch("gemm", (blocks,), (THREADS,), args, shared_bytes=STAGES * stage, early=True)
-    return [*split(p, "a"), *split(p, "b"), product]
+    """Both operands are split, and then multiplied."""
+    return [*split(p, "a"), *split(p, "b"), gemm_halves.multiply(p, *columns(p))]
 
 
 VARIANT = Variant(
@@ -95,7 +66,7 @@ VARIANT = Variant(
     plan=plan,
     scratch=scratch,
     defines=defines,
-    refuses=refuses,
+    refuses=gemm_halves.refuses,
     parent="gemm/v7_specialised",
     compute_type="3xfp16",
     min_arch=90,
