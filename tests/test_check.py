@@ -17,14 +17,7 @@ from mini_dnn.checking.schedules import SCHEDULES
 from mini_dnn.cli import main
 from mini_dnn.cli.check import describe
 from mini_dnn.device.emulator.checked import STEP_LIMIT
-from mini_dnn.ops.conv2d import (
-    LONG_SUM,
-    OPERATION,
-    ConvShape,
-    conv2d_bound,
-    conv2d_float64,
-    large_sums,
-)
+from mini_dnn.ops.conv2d import LONG_SUM, OPERATION, ConvShape, conv2d_bound, conv2d_float64, large_sums
 from mini_dnn.ops.hints import hint
 from mini_dnn.ops.softmax import Rows
 from mini_dnn.variant import Variant, find

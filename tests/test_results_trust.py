@@ -7,16 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_records import (
-    both,
-    fake_record,
-    fake_row,
-    fake_run,
-    fake_serving,
-    sealed,
-    small,
-    stored,
-)
+from report_records import both, fake_record, fake_row, fake_run, fake_serving, sealed, small, stored
 
 from mini_dnn.cli import main
 from mini_dnn.errors import DataError, MiniDnnError
