@@ -105,13 +105,6 @@ def run(
     np.testing.assert_array_equal(d, of_d((x @ y.T + accumulate * c).astype(np.float32)))
 
 
-@pytest.fixture
-def on_hopper(device: Device) -> Device:
-    if device.arch != 90:
-        pytest.skip(f"products of a warpgroup need sm_90a, the device is sm_{device.arch}")
-    return device
-
-
 @pytest.mark.parametrize(("columns", "kind", "transposed_a", "transposed_b"), KINDS)
 def test_swizzled(
     on_hopper: Device,
