@@ -30,7 +30,7 @@ def source_of(name: str) -> str:
         return file.read_text()
     head, origin, changes = re.split(r"// from: (\w+)\n", file.with_suffix(".diff").read_text())
     text = re.sub(r"\A(//.*\n)+", "\n", source_of(origin))
-    for change in changes.split("@@\n"):
+    for change in filter(None, changes.split("@@\n")):
         lines = change.splitlines(keepends=True)
         old, new = ("\n" + "".join(line[1:] for line in lines if line[0] != other) for other in "+-")
         assert text.count(old) == 1, f"{name}.diff does not fit {origin}: {old}"
