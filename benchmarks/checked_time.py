@@ -29,10 +29,9 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--repeats", type=positive, default=5, help="pairs of runs that count (default: %(default)s)"
     )
-    parser.add_argument("--only", nargs="+", default=NAMES, help="only these variants of conv2d")
     args = parser.parse_args(words)
     print("| variant | problem | fast, s | checked, s | ratio |\n| --- | --- | ---: | ---: | ---: |")
-    for name in args.only:
+    for name in NAMES:
         for shape in SHAPES:
             devices = EmulatorDevice(threads=1), CheckedEmulator()
             print(compared(name, shape, args.repeats, *devices, digits=3), flush=True)

@@ -19,7 +19,7 @@ from mini_dnn.cli.check import THEME, Verdict, describe
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
-from test_check import run_wrong  # noqa: E402  (the corpus knows how its kernels are launched)
+from wrong_kernels import run_wrong, source_of  # noqa: E402
 
 KERNELS = (
     "gemm_store_unchecked",
@@ -69,12 +69,9 @@ def verdict(name: str) -> tuple[str, Report]:
 
     Return a title and the report.
     """
-    text = (ROOT / "tests" / "wrong" / f"{name}.cu").read_text()
+    text = source_of(name)
     with tempfile.TemporaryDirectory() as folder:
-        student, build = Path(folder, f"{name}.cu"), Path(folder, "build")
-        build.mkdir()
-        student.write_text(re.sub(r" *// expect: .*", "", text))
-        report = run_wrong(student, build)
+        report = run_wrong(re.sub(r" *// expect: .*", "", text), Path(folder))
     return text.splitlines()[0].removeprefix("// ").rstrip("."), report
 
 

@@ -211,9 +211,9 @@ class Page:
         width: int = self.run("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         return width
 
-    def screenshot(self, file: Path, whole: bool = False) -> None:
-        """Write the visible area, or the whole page, to a PNG file."""
-        data = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=whole)["data"]
+    def screenshot(self, file: Path) -> None:
+        """Write the visible area to a PNG file."""
+        data = self.send("Page.captureScreenshot", format="png")["data"]
         file.write_bytes(base64.b64decode(data))
 
     def close(self) -> None:

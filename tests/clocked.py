@@ -1,21 +1,27 @@
 """A stand-in for a GPU's clock, on the emulator."""
 
+from collections.abc import Callable
 from typing import Any
 
+from mini_dnn.device.base import Graph
 from mini_dnn.device.emulator import EmulatorDevice
 
 
 class Clocked(EmulatorDevice):
-    """The emulator with a clock on which each launch takes a millisecond."""
+    """The emulator with a clock on which each launch takes a millisecond. It counts flushes and graphs."""
 
     has_clock = True
     launch_ms = 1.0
     now_ms = 0.0
-    flushes = 0
+    flushes = graphs = 0
 
     def launch(self, *args: Any, **more: Any) -> None:
         self.now_ms += self.launch_ms
         super().launch(*args, **more)
+
+    def capture(self, work: Callable[[], None], stream: int = 0) -> Graph:
+        self.graphs += 1
+        return super().capture(work, stream)
 
     def record(self, stream: int = 0) -> float:
         return self.now_ms

@@ -188,6 +188,14 @@ def device(request: pytest.FixtureRequest) -> Device:
     return opened
 
 
+@pytest.fixture
+def on_hopper(device: Device) -> Device:
+    """Each device that has products of warpgroups."""
+    if device.arch != 90:
+        pytest.skip(f"products of a warpgroup need sm_90a, the device is sm_{device.arch}")
+    return device
+
+
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     program = find_chromium()

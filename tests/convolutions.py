@@ -11,7 +11,7 @@ from mini_dnn.ops.compare import Comparison
 from mini_dnn.ops.conv2d import ConvShape
 from mini_dnn.running.runner import run
 from mini_dnn.running.verify import verify
-from mini_dnn.variant import Planned, Variant, find
+from mini_dnn.variant import Launch, Planned, Variant, find
 
 SM_90_BYTES = 227 * 1024  # shared memory per block
 
@@ -46,3 +46,9 @@ def planned(variant: Variant, problem: Any, max_shared_bytes: int = SM_90_BYTES)
 def kernels(variant: Variant, problem: Any) -> list[str]:
     """The names of the kernels in the order of their launches."""
     return [launch.kernel for launch in planned(variant, problem).launches]
+
+
+def only_launch(variant: Variant, problem: Any) -> Launch:
+    """The launch of a plan that has no other one."""
+    (launch,) = planned(variant, problem).launches
+    return launch

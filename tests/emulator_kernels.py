@@ -44,6 +44,19 @@ class Kernels:
                     self.device.copy_out(buffer, arg)  # type: ignore[arg-type]
 
 
+def over(n: int) -> tuple[tuple[int], tuple[int]]:
+    """The grid and the block for n threads."""
+    return (-(-n // 256),), (256,)
+
+
+def assert_same_bits(found: np.ndarray, expected: np.ndarray) -> None:
+    """Compare numbers of 16 bits. Any NaN matches any NaN."""
+    with np.errstate(invalid="ignore"):
+        nan = np.isnan(expected)
+        np.testing.assert_array_equal(np.isnan(found), nan)
+    np.testing.assert_array_equal(found[~nan].view(np.uint16), expected[~nan].view(np.uint16))
+
+
 def line_of(source: str, mark: str) -> int:
     """The number of the first line of a kernel file that contains ``mark``."""
     lines = (FOLDER / source).read_text().splitlines()

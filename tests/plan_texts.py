@@ -11,9 +11,7 @@ from mini_dnn.grading import decoding
 from mini_dnn.grading.plans import Head
 from mini_dnn.ops.conv2d import ConvShape
 from mini_dnn.ops.lenet import LenetBatch
-from mini_dnn.variant import (
-    Planned,
-)
+from mini_dnn.variant import Planned
 
 SHAPE = ConvShape(3, 2, 9, 21, 5, 2, 5)
 NETWORK = LenetBatch(3)

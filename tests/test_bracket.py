@@ -51,10 +51,7 @@ def others(found: Counters) -> int:
 
 @pytest.mark.parametrize(
     ("value", "more"),  # instructions than a product of two numbers
-    [
-        ("a / b", 9),
-        ("wmma::__float_to_tf32(a)", 3),
-    ],
+    [("a / b", 9), ("wmma::__float_to_tf32(a)", 3)],
 )
 def test_one_operation_that_is_several_instructions(count: Count, value: str, more: int) -> None:
     plain = others(count(f"{LOADS} y[threadIdx.x] = a * b;"))

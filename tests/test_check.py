@@ -1,79 +1,36 @@
 """Checked mode finds nothing in correct kernels, and the right kind and line in wrong kernels."""
 
 import json
-import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from check_plans import PLANS, TILE, direct, scratch
+from check_plans import direct
 from shipped import CHECKABLE, SMALL, small_problem
+from wrong_kernels import NAMES, SHAPE, expected, marked, run_wrong, source_of
 
 from mini_dnn.checking.check import check
-from mini_dnn.checking.results import LEAST, Report
+from mini_dnn.checking.results import LEAST
 from mini_dnn.checking.schedules import SCHEDULES
 from mini_dnn.cli import main
 from mini_dnn.cli.check import describe
-from mini_dnn.device.emulator.checked import STEP_LIMIT
-from mini_dnn.ops.conv2d import (
-    LONG_SUM,
-    OPERATION,
-    ConvShape,
-    conv2d_bound,
-    conv2d_float64,
-    large_sums,
-)
+from mini_dnn.ops.conv2d import LONG_SUM, OPERATION, ConvShape, conv2d_bound, conv2d_float64, large_sums
 from mini_dnn.ops.hints import hint
 from mini_dnn.ops.softmax import Rows
 from mini_dnn.variant import Variant, find
 
-WRONG = sorted(Path(__file__).with_name("wrong").glob("*.cu"))
-KIND = re.compile(r"// expect: ([\w-]+)$", re.MULTILINE)
-HIDDEN = [file for file in WRONG if "// clean in order: " in file.read_text()]
-SHAPE = ConvShape(2, 3, 12, 21, 9, 3, 5)
-LIMIT = STEP_LIMIT // 50  # blocks of kernels that end stay far below this at such shapes, too
-
-
-def run_wrong(file: Path, folder: Path, schedules: Sequence[str] = SCHEDULES) -> Report:
-    """Check a kernel of the corpus with the plan that it names."""
-    shutil.copy(file, folder / "kernel.cu")
-    name = re.search(r"^// plan: (\w+)$", file.read_text(), re.MULTILINE)
-    assert name, f"{file} names no plan"
-    plan = PLANS[name[1]]
-    precision = "fp16" if name[1] in ("wmma", "wgmma") else "fp32"
-    variant = Variant(
-        "conv2d",
-        "",
-        plan,
-        scratch=scratch if name[1] in ("split", "tensor_store") else lambda s: {},
-        defines={"TILE": TILE},
-        precision=precision,
-        min_arch=90 if name[1].startswith(("tensor", "cluster")) else 75,
-        folder=folder,
-        name=file.stem,
-    )
-    shape = ConvShape(2, 1, 12, 21, 9, 3, 5) if name[1] == "constant" else SHAPE
-    return check(variant, [shape], schedules=schedules, limit=LIMIT)
-
-
-def expected(file: Path) -> list[tuple[str, int, str]]:
-    """The kind, line and code of each finding that a file of the corpus marks; line 0 if none."""
-    marks = []
-    for number, line in enumerate(file.read_text().splitlines(), 1):
-        if match := re.search(r"// expect: ([\w-]+)$", line):
-            marks.append((match[1], 0, "") if line.startswith("//") else (match[1], number, line.strip()))
-    assert marks, f"{file} expects nothing"
-    return marks
+HIDDEN = [name for name in NAMES if marked(source_of(name), "clean in order")]
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("file", WRONG, ids=lambda file: file.stem)
-def test_corpus(file: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_corpus(name: str, tmp_path: Path) -> None:
     """Each finding has the expected kind, and the expected line if the file marks one."""
-    marks = expected(file)
-    report = run_wrong(file, tmp_path)
+    source = source_of(name)
+    marks = expected(source)
+    report = run_wrong(source, tmp_path)
     told = "\n".join(describe(report))
     if marks[0][0] == "nothing":
         assert not report.findings, told
@@ -90,15 +47,16 @@ def test_corpus(file: Path, tmp_path: Path) -> None:
         assert not number or f"kernel.cu:{number} | " in told
 
 
-@pytest.mark.parametrize("file", HIDDEN, ids=lambda file: file.stem)
-def test_mistakes_that_luck_hides(file: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", HIDDEN)
+def test_mistakes_that_luck_hides(name: str, tmp_path: Path) -> None:
     """Kernels that pass in one order of threads and fail in the others."""
-    order = re.findall(r"^// clean in order: (\w+)$", file.read_text(), re.MULTILINE)
-    report = run_wrong(file, tmp_path, order)
+    source = source_of(name)
+    order = marked(source, "clean in order")
+    report = run_wrong(source, tmp_path, order)
     assert not report.findings, "\n".join(describe(report))
     for other in set(SCHEDULES) - set(order):
-        assert run_wrong(file, tmp_path, [other]).findings, other
-    told = "\n".join(describe(run_wrong(file, tmp_path)))
+        assert run_wrong(source, tmp_path, [other]).findings, other
+    told = "\n".join(describe(run_wrong(source, tmp_path)))
     assert f"not found in {order[0]} order: found when blocks and threads run in reverse order" in told
 
 
@@ -118,7 +76,7 @@ def test_the_random_order_is_that_of_the_seed(tmp_path: Path) -> None:
 
 
 def test_both_parties_of_a_race(tmp_path: Path) -> None:
-    (finding,) = run_wrong(Path(__file__).with_name("wrong") / "gemm_no_second_barrier.cu", tmp_path).findings
+    (finding,) = run_wrong(source_of("gemm_no_second_barrier"), tmp_path).findings
     assert finding.own is not None
     assert finding.other is not None
     assert finding.other.place is not None
@@ -140,7 +98,7 @@ def test_both_parties_of_a_race(tmp_path: Path) -> None:
     ],
 )
 def test_hint(name: str, sentence: str, tmp_path: Path) -> None:
-    (finding,) = run_wrong(Path(__file__).with_name("wrong") / f"{name}.cu", tmp_path).findings
+    (finding,) = run_wrong(source_of(name), tmp_path).findings
     assert any(sentence in note for note in finding.notes), finding
 
 

@@ -131,16 +131,8 @@ def test_clusters(grid: str, cluster: str, arch: int, what: str, tmp_path: Path)
     ("parameter", "argument", "what"),
     [
         ("const __grid_constant__ ptx::TensorMap x", 'TensorMap("x", (1, 4))', ""),
-        (
-            "const __grid_constant__ ptx::TensorMap x",
-            '"x"',
-            "needs a TensorMap(...); the launch passes",
-        ),
-        (
-            "const float* x",
-            'TensorMap("x", (1, 4))',
-            "needs a buffer, by its name; the launch passes a",
-        ),
+        ("const __grid_constant__ ptx::TensorMap x", '"x"', "needs a TensorMap(...); the launch passes"),
+        ("const float* x", 'TensorMap("x", (1, 4))', "needs a buffer, by its name; the launch passes a"),
         ("int x", 'TensorMap("x", (1, 4))', "needs an int; the launch passes a TensorMap of x"),
         ("const ptx::TensorMap x", 'TensorMap("x", (1, 4))', "but the kernel may pass the address of a copy"),
     ],

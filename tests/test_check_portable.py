@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from check_plans import Plan
-from test_check import expected, run_wrong
+from wrong_kernels import expected, run_wrong, source_of
 
 import mini_dnn.checking.check
 from mini_dnn.checking.check import check
@@ -41,9 +41,9 @@ TINY = ConvShape(1, 2, 6, 9, 5, 3, 2)
 
 
 def assert_told(name: str, folder: Path) -> None:
-    file = Path(__file__).with_name("wrong") / f"{name}.cu"
-    report = run_wrong(file, folder)
-    ((kind, line, _),) = expected(file)
+    source = source_of(name)
+    report = run_wrong(source, folder)
+    ((kind, line, _),) = expected(source)
     told = "\n".join(describe(report))
     if kind == "nothing":
         assert not report.findings, told

@@ -31,10 +31,7 @@ def test_on_the_emulator_as_on_the_host(
 
 @pytest.mark.parametrize(
     "device",
-    [
-        pytest.param("emulator", marks=pytest.mark.exhaustive),
-        pytest.param("cuda", marks=pytest.mark.gpu),
-    ],
+    [pytest.param("emulator", marks=pytest.mark.exhaustive), pytest.param("cuda", marks=pytest.mark.gpu)],
 )
 def test_the_shipped_residual_network_on_the_fastest_rung(
     folder: Path, device: str, capsys: pytest.CaptureFixture[str]

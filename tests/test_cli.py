@@ -179,7 +179,7 @@ def test_bench_writes_what_a_figure_needs(capsys: pytest.CaptureFixture[str], tm
     record = json.loads(file.read_text())
     assert {"schema", "started", "commit", "dirty", "device", "versions", "method", "rows"} <= set(record)
     assert [(row["variant"], row["problem"]) for row in record["rows"]] == [
-        *(("m1/cpu", "conv1"), ("m1/cpu", "conv2"), ("m1/direct", "conv1"), ("m1/direct", "conv2")),
+        *(("m1/cpu", "conv1"), ("m1/cpu", "conv2"), ("m1/direct", "conv1"), ("m1/direct", "conv2"))
     ]
     assert record["rows"][2]["op_ms"] is None
     assert [row["state"] for row in record["rows"]] == [None] * 4  # there is no GPU

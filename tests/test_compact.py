@@ -112,8 +112,7 @@ def test_plans_of_a_grade_are_for_the_device() -> None:
 
 @pytest.mark.skipif(find_nvcc() is None, reason="no nvcc: the CUDA toolkit is not installed")
 @pytest.mark.parametrize(
-    ("name", "layer", "arch"),
-    some_of(NAMES, ("conv2", "conv1"), ("sm_75", "sm_80", "sm_90a"), one_of=3),
+    ("name", "layer", "arch"), some_of(NAMES, ("conv2", "conv1"), ("sm_75", "sm_80", "sm_90a"), one_of=3)
 )
 def test_compiles(name: str, layer: str, arch: str) -> None:
     taken = planned(find(name), shape_of(layer, name), LARGE if arch == "sm_90a" else SMALL)

@@ -126,10 +126,7 @@ class TestVerb:
             (["m3/cublas", "--tool", "emulator"], "does not run on the emulator"),
             (["m3/stack_1", "--tool", "emulator", "--gpu", "t4"], "needs a GPU of sm_80"),
             (["m1/direct", "--tool", "nsys", "--json", "x.json"], "needs --tool emulator"),
-            (
-                ["m1/direct", "--tool", "ncu", "--gpu", "a100"],
-                "--gpu a100 needs --tool emulator",
-            ),
+            (["m1/direct", "--tool", "ncu", "--gpu", "a100"], "--gpu a100 needs --tool emulator"),
             (["m1/direct", "--gpu", "k80"], "no such GPU"),
         ],
     )

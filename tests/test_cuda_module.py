@@ -160,11 +160,7 @@ def test_shared_memory_is_asked_for_once_and_never_less(driver: Driver) -> None:
 @pytest.mark.parametrize(
     ("changed", "arch", "message"),
     [
-        (
-            {"cluster": (4, 1, 1)},
-            90,
-            "(4, 1, 1), block (128,), 0 B shared: grid.x is 6 in grid (6, 2)",
-        ),
+        ({"cluster": (4, 1, 1)}, 90, "(4, 1, 1), block (128,), 0 B shared: grid.x is 6 in grid (6, 2)"),
         ({"cluster": (16, 1, 1)}, 90, "cluster (16, 1, 1) has 16 blocks; CUDA allows 8 in a cluster"),
         ({"cluster": (2, 1, 1)}, 89, "clusters need sm_90 or newer, and this GPU is sm_89"),
     ],

@@ -5,7 +5,7 @@ from fractions import Fraction
 import ml_dtypes
 import numpy as np
 import pytest
-from emulator_kernels import Kernels
+from emulator_kernels import Kernels, assert_same_bits, over
 
 from mini_dnn.device.emulator import EmulatorDevice
 
@@ -22,18 +22,6 @@ def kernels(emulator: EmulatorDevice) -> Kernels:
     return Kernels(emulator, "bfloats.cu")
 
 
-def over(n: int) -> tuple[tuple[int], tuple[int]]:
-    return (-(-n // 256),), (256,)
-
-
-def assert_same(found: np.ndarray, expected: np.ndarray) -> None:
-    """The bits are equal, except that any NaN matches any NaN."""
-    with np.errstate(invalid="ignore"):
-        nan = np.isnan(expected)
-        np.testing.assert_array_equal(np.isnan(found), nan)
-    np.testing.assert_array_equal(found[~nan].view(np.uint16), expected[~nan].view(np.uint16))
-
-
 @pytest.fixture(scope="module")
 def operands() -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
@@ -48,7 +36,7 @@ def test_every_bfloat_to_float_and_back(kernels: Kernels) -> None:
     kernels("to_float", *over(EVERY.size), EVERY, f, INT(EVERY.size))
     np.testing.assert_array_equal(f, WIDE)
     kernels("from_float", *over(EVERY.size), f, b, INT(EVERY.size))
-    assert_same(b, EVERY)
+    assert_same_bits(b, EVERY)
 
 
 def middles() -> np.ndarray:
@@ -63,7 +51,7 @@ def test_rounding_of_floats(kernels: Kernels) -> None:
     found = np.zeros(x.size, BFLOAT)
     kernels("from_float", *over(x.size), x, found, INT(x.size))
     with np.errstate(over="ignore"):
-        assert_same(found, x.astype(BFLOAT))
+        assert_same_bits(found, x.astype(BFLOAT))
 
 
 def test_doubles_are_rounded_once(kernels: Kernels) -> None:
@@ -89,7 +77,7 @@ def test_operators(kernels: Kernels, operands: tuple[np.ndarray, ...]) -> None:
         x, y = a.astype(np.float32), b.astype(np.float32)
         expected = [x + y, x - y, x * y, x / y, -x, np.abs(x), np.fmax(x, y), y]
         for at, value in enumerate(expected):
-            assert_same(found[:, at].copy(), value.astype(BFLOAT))
+            assert_same_bits(found[:, at].copy(), value.astype(BFLOAT))
 
 
 def test_pairs(kernels: Kernels, operands: tuple[np.ndarray, ...]) -> None:
@@ -98,9 +86,9 @@ def test_pairs(kernels: Kernels, operands: tuple[np.ndarray, ...]) -> None:
     kernels("pairs", *over(len(a)), a, b, found, INT(len(a)))
     with np.errstate(all="ignore"):
         total = (a.astype(np.float32) + b.astype(np.float32)).astype(BFLOAT)
-    assert_same(found[:, 0].copy(), total)
-    assert_same(found[:, 1].copy(), a[:, ::-1])
-    assert_same(found[:, 2].copy(), np.stack([b[:, 0], a[:, 1]], axis=1))
+    assert_same_bits(found[:, 0].copy(), total)
+    assert_same_bits(found[:, 1].copy(), a[:, ::-1])
+    assert_same_bits(found[:, 2].copy(), np.stack([b[:, 0], a[:, 1]], axis=1))
 
 
 def test_comparisons(kernels: Kernels, operands: tuple[np.ndarray, ...]) -> None:

@@ -13,12 +13,7 @@ from mini_dnn.device.cache import cache_dir, key
 from mini_dnn.device.emulator import EmulatorDevice
 from mini_dnn.device.emulator.build import build_kernels
 from mini_dnn.device.emulator.compiler import Compiler, find_compiler
-from mini_dnn.device.emulator.runtime_build import (
-    INCLUDE,
-    build_runtime,
-    header_flags,
-    header_folder,
-)
+from mini_dnn.device.emulator.runtime_build import INCLUDE, build_runtime, header_flags, header_folder
 from mini_dnn.errors import CompileError, DeviceError
 from mini_dnn.paths import write_atomically
 

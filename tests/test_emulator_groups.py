@@ -92,10 +92,7 @@ def test_a_sum_of_floats_is_added_in_the_order_of_the_gpu(kernels: Kernels) -> N
         ("cg::reduce(cg::this_thread_block(), 1, cg::plus<int>())", "reduce each tile of 32"),
         ("cg::tiled_partition<64>(cg::this_thread_block())", "tiles of 1, 2, 4, 8, 16 or 32 threads"),
         ("cg::memcpy_async(cg::this_thread_block(), y, y, 4)", "ptx::cp_async()"),
-        (
-            "cg::this_thread_block().barrier_wait()",
-            "The emulator supports these parts of cooperative groups",
-        ),
+        ("cg::this_thread_block().barrier_wait()", "The emulator supports these parts of cooperative groups"),
     ],
 )
 def test_what_is_not_there_says_what_to_write(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from emulator_kernels import Kernels
+from emulator_kernels import Kernels, assert_same_bits, over
 
 from mini_dnn.device.emulator import EmulatorDevice
 from mini_dnn.device.emulator.compiler import find_compiler
@@ -23,23 +23,12 @@ def kernels(emulator: EmulatorDevice) -> Kernels:
     return Kernels(emulator, "halves.cu")
 
 
-def assert_same_halves(found: np.ndarray, expected: np.ndarray) -> None:
-    """The bits are equal, except that any NaN matches any NaN."""
-    nan = np.isnan(expected)
-    np.testing.assert_array_equal(np.isnan(found), nan)
-    np.testing.assert_array_equal(found[~nan].view(np.uint16), expected[~nan].view(np.uint16))
-
-
-def over(n: int) -> tuple[tuple[int], tuple[int]]:
-    return (-(-n // 256),), (256,)
-
-
 def test_every_half_to_float_and_back(kernels: Kernels) -> None:
     f, h = np.zeros(EVERY.size, np.float32), np.zeros_like(EVERY)
     kernels("to_float", *over(EVERY.size), EVERY, f, INT(EVERY.size))
     np.testing.assert_array_equal(f, EVERY.astype(np.float32))
     kernels("from_float", *over(EVERY.size), f, h, INT(EVERY.size))
-    assert_same_halves(h, EVERY)
+    assert_same_bits(h, EVERY)
 
 
 def rounding_cases(kind: type) -> np.ndarray:
@@ -58,7 +47,7 @@ def test_rounding_between_halves(kernels: Kernels, kind: type) -> None:
     h = np.zeros(x.size, np.float16)
     kernels("from_float" if kind is np.float32 else "from_double", *over(x.size), x, h, INT(x.size))
     with np.errstate(over="ignore"):
-        assert_same_halves(h, x.astype(np.float16))
+        assert_same_bits(h, x.astype(np.float16))
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +83,7 @@ def test_operators(kernels: Kernels, operands: tuple[np.ndarray, ...]) -> None:
     fmax = np.fmax(a, b)
     expected = [a + b, a - b, a * b, a / b, fma(a, b, c), -a, np.sqrt(np.abs(a)), fmax]
     for column, right in enumerate(expected):
-        assert_same_halves(out[:, column], right)
+        assert_same_bits(out[:, column], right)
 
 
 @pytest.mark.filterwarnings("ignore:.*encountered:RuntimeWarning")
@@ -103,12 +92,12 @@ def test_pairs(kernels: Kernels, operands: tuple[np.ndarray, ...]) -> None:
     n = a.size // 2
     out = np.zeros((n, 5, 2), np.float16)
     kernels("pairs", *over(n), a, b, c, out, INT(n))
-    assert_same_halves(out[:, 0].ravel(), a + b)
-    assert_same_halves(out[:, 1].ravel(), a * b)
-    assert_same_halves(out[:, 2].ravel(), fma(a, b, c))
-    assert_same_halves(out[:, 3].ravel(), a.reshape(-1, 2)[:, ::-1].ravel())
+    assert_same_bits(out[:, 0].ravel(), a + b)
+    assert_same_bits(out[:, 1].ravel(), a * b)
+    assert_same_bits(out[:, 2].ravel(), fma(a, b, c))
+    assert_same_bits(out[:, 3].ravel(), a.reshape(-1, 2)[:, ::-1].ravel())
     mixed = np.stack([b[::2], c[1::2]], 1).ravel()
-    assert_same_halves(out[:, 4].ravel(), mixed)
+    assert_same_bits(out[:, 4].ravel(), mixed)
 
 
 def test_comparisons(kernels: Kernels) -> None:
@@ -147,4 +136,4 @@ def test_conversions_without_the_processors_instructions(tmp_path: Path) -> None
     h = np.zeros(x.size, np.float16)
     lib.narrow(ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(h.ctypes.data), x.size)
     with np.errstate(over="ignore"):
-        assert_same_halves(h, x.astype(np.float16))
+        assert_same_bits(h, x.astype(np.float16))

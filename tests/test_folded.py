@@ -1,6 +1,6 @@
 """The fast residual network on the CPU gives the same results as the layers in float64."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -97,40 +97,35 @@ def test_images_of_another_network_are_refused() -> None:
             fast.scores(wrong)
 
 
-def test_blas_has_its_threads_back() -> None:
+@pytest.fixture
+def threads() -> Iterator[Callable[[], int]]:
+    """How many threads NumPy's BLAS has, which are two at first."""
     known = blas._openblas()
     if known is None:
         pytest.skip("NumPy's BLAS is no OpenBLAS here")
     get, put = known
     before = get()
-    try:
-        put(2)
-        with blas.one_thread() as had:
-            assert had
-            assert get() == 1
-        assert get() == 2
-    finally:
-        put(before)
+    put(2)
+    yield get
+    put(before)
 
 
-def test_blas_has_its_threads_back_after_all_who_share_it() -> None:
+def test_blas_has_its_threads_back(threads: Callable[[], int]) -> None:
+    with blas.one_thread() as had:
+        assert had
+        assert threads() == 1
+    assert threads() == 2
+
+
+def test_blas_has_its_threads_back_after_all_who_share_it(threads: Callable[[], int]) -> None:
     """The second one to enter does not restore the number of threads that it found."""
-    known = blas._openblas()
-    if known is None:
-        pytest.skip("NumPy's BLAS is no OpenBLAS here")
-    get, put = known
-    before = get()
-    try:
-        put(2)
-        first, second = blas.one_thread(), blas.one_thread()
-        first.__enter__()
-        second.__enter__()
-        first.__exit__(None, None, None)
-        assert get() == 1, "the second one is still running"
-        second.__exit__(None, None, None)
-        assert get() == 2
-    finally:
-        put(before)
+    first, second = blas.one_thread(), blas.one_thread()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert threads() == 1, "the second one is still running"
+    second.__exit__(None, None, None)
+    assert threads() == 2
 
 
 def test_libraries_are_found_in_folders_with_spaces(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,10 +16,7 @@ from mini_dnn.ops.products import product_of_tf32, product_summed_in_half
 from mini_dnn.variant import find
 
 OPERATION = ops.find("gemm")
-LARGE = [
-    GemmShape(700, 650, 500),
-    GemmShape(600, 600, 700, "fp16", "fp16", "nt", 2, 0.5, 2.0),
-]
+LARGE = [GemmShape(700, 650, 500), GemmShape(600, 600, 700, "fp16", "fp16", "nt", 2, 0.5, 2.0)]
 
 
 def solved(problem: GemmShape) -> tuple[ops.Arrays, np.ndarray]:

@@ -1,19 +1,21 @@
 """``gemm/v11_ahead``: its tiles, the choice of one, the loads before its wait, and what others take."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
-from convolutions import SM_90_BYTES, solved
+from convolutions import SM_90_BYTES, only_launch, solved
 
 from mini_dnn.device import Device
 from mini_dnn.device.emulator.checked import CheckedEmulator, KernelError
 from mini_dnn.ops.gemm import GemmShape
 from mini_dnn.running.execute import Execution
-from mini_dnn.variant import Launch, find
+from mini_dnn.variant import find
 
 RUNG = find("gemm/v11_ahead")
+launch = partial(only_launch, RUNG)
 RULES: dict[str, Any] = RUNG.plan.__globals__  # type: ignore[union-attr]
 TILES: list[Any] = list(RULES["TILES"])
 
@@ -46,13 +48,6 @@ PROBLEMS = [  # all of k at once, or more steps than a ring has stages; ends wit
     GemmShape(5, 24, 24, "fp16", "bf16", "nn", 3, 1.0, 0.0, 32, 40, 48),
     GemmShape(264, 200, 1096, "bf16", "fp16", "nt", constant="b"),
 ]
-
-
-def launch(problem: GemmShape) -> Launch:
-    """The only launch of the plan."""
-    (step,) = RUNG.planned(problem, SM_90_BYTES).steps
-    assert isinstance(step, Launch)
-    return step
 
 
 @pytest.mark.parametrize(

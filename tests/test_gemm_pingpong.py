@@ -1,18 +1,20 @@
 """``gemm/v16_pingpong``: its tiles, in turn and together, the choice of one, and what other rungs take."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
-from convolutions import SM_90_BYTES, kernels, solved
+from convolutions import kernels, only_launch, solved
 
 from mini_dnn.device import Device
 from mini_dnn.device.emulator.checked import CheckedEmulator
 from mini_dnn.ops.gemm import GemmShape
 from mini_dnn.plans.gemm_tiles import OF_PLAYERS, TOGETHER, TURNS, Tile
-from mini_dnn.variant import Launch, find
+from mini_dnn.variant import find
 
 RUNG = find("gemm/v16_pingpong")
+launch = partial(only_launch, RUNG)
 RULES: dict[str, Any] = RUNG.plan.__globals__  # type: ignore[union-attr]
 
 
@@ -35,13 +37,6 @@ CASES = [  # ends within tiles; sums longer and shorter than the ring; halves, b
     (together(96, 128, 2, 2), GemmShape(400, 264, 536, "fp16", "fp16")),
     (together(144, 256, 1, 2, True), GemmShape(300, 392, 328, "fp16", "fp16", "nt")),
 ]
-
-
-def launch(problem: GemmShape) -> Launch:
-    """The only launch of the plan."""
-    (step,) = RUNG.planned(problem, SM_90_BYTES).steps
-    assert isinstance(step, Launch)
-    return step
 
 
 @pytest.mark.parametrize(("tile", "problem"), CASES, ids=str)

@@ -8,6 +8,7 @@ from convolutions import solved
 from mini_dnn.device import Device
 from mini_dnn.device.emulator.checked import CheckedEmulator
 from mini_dnn.ops.gemm import GemmShape
+from mini_dnn.plans import gemm_halves
 from mini_dnn.variant import find
 
 V13 = find("gemm/v13_split")
@@ -17,9 +18,10 @@ RULES: dict[str, Any] = V13.plan.__globals__  # type: ignore[union-attr]
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two blocks and bands of one tile, so that small products have rows that are split late."""
-    for name, value in {"MULTIPROCESSORS": 2, "BAND": 2, "COLUMNS": 2}.items():
+    for name, value in {"BAND": 2, "COLUMNS": 2}.items():
         monkeypatch.setitem(RULES, name, value)
-    monkeypatch.setitem(RULES, "widths", lambda rows, n: (1, -(-(n - 192) // 128), 128))
+    monkeypatch.setattr(gemm_halves, "MULTIPROCESSORS", 2)
+    monkeypatch.setitem(RULES, "columns", lambda p: (1, -(-(p.n - 192) // 128), 128))
 
 
 @pytest.mark.usefixtures("few")
@@ -41,7 +43,7 @@ def test_rows_that_are_split_late_and_longer_than_a_warp_loads_at_once(quick_emu
 def test_tiles_of_64_columns_and_clusters_of_three(
     layout: str, quick_emulator: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(RULES, "widths", lambda rows, n: (1, 2, 64))
+    monkeypatch.setitem(RULES, "columns", lambda p: (1, 2, 64))
     problem = GemmShape(130, 300, 1300, "fp32", layout=layout, batch=2)  # three blocks do not divide the rows
     launch = RULES["plan"](problem)[0]
     assert (launch.cluster == 3) == (layout != "nt")
@@ -71,5 +73,5 @@ def test_rows_are_split_late_only_if_they_are_ready_in_time() -> None:
 
 
 def test_a_k_that_does_not_stay_in_registers(quick_emulator: Device) -> None:
-    most = RULES["CLUSTER"] * RULES["STEPS_KEPT"] * 2 * RULES["CHUNK"]
+    most = RULES["CLUSTER"] * RULES["STEPS_KEPT"] * 2 * gemm_halves.CHUNK
     assert solved(V13, GemmShape(20, 30, most + 70, "fp32", layout="tn"), quick_emulator).ok

@@ -10,6 +10,7 @@ from sampling import some_of
 from mini_dnn.device import Device
 from mini_dnn.device.emulator.checked import CheckedEmulator
 from mini_dnn.ops.gemm import OPERATION, GemmShape
+from mini_dnn.plans import gemm_halves
 from mini_dnn.running import compute
 from mini_dnn.variant import find, names
 
@@ -95,15 +96,14 @@ def test_odd_operands_are_copied_in_one_launch_or_loaded_by_hand() -> None:
 
 @pytest.mark.parametrize(("rows", "n"), [(1, 193), (7, 1000), (32, 4096), (64, 8192), (3, 100_000)])
 def test_widths_of_v9_are_those_of_the_shortest_time(rows: int, n: int) -> None:
-    rules: dict[str, Any] = find("gemm/v9_fp32").plan.__globals__  # type: ignore[union-attr]
-    blocks, wide_cost, narrow_cost = rules["MULTIPROCESSORS"], 192, 128 * rules["NARROW_COST"]
+    blocks, wide_cost, narrow_cost = gemm_halves.MULTIPROCESSORS, 192, 128 * 1.045
 
     def busiest(wide: int) -> float:
         narrow = max(0, -(-(n - wide * 192) // 128))
         tiles = [wide_cost] * (rows * wide) + [narrow_cost] * (rows * narrow)
         return max(sum(tiles[i::blocks]) for i in range(blocks))
 
-    wide, narrow = rules["widths"](rows, n)
+    wide, narrow, _ = gemm_halves.widths(rows, n, ((128, 1.045),))
     assert wide * 192 + narrow * 128 >= n
     assert busiest(wide) <= min(map(busiest, range(max(0, wide - 40), wide + 20)))
 
@@ -131,5 +131,4 @@ def test_a_rung_whose_grid_would_be_too_long_is_not_the_default(
 
 
 def test_widths_of_v9_of_a_million_columns() -> None:
-    rules: dict[str, Any] = find("gemm/v9_fp32").plan.__globals__  # type: ignore[union-attr]
-    assert rules["widths"](8, 1_000_000) == (5197, 17)
+    assert gemm_halves.widths(8, 1_000_000, ((128, 1.045),)) == (5197, 17, 128)

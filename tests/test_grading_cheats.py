@@ -164,11 +164,7 @@ def test_honest_submissions_are_not_refused(
 ) -> None:
     variant = find(name)
     folder = variant.folder
-    shared = (
-        "m3/fp32_split",
-        "layers/fused",
-        "networks/resnet18/v",
-    )  # they include files of another folder
+    shared = ("m3/fp32_split", "layers/fused", "networks/resnet18/v")  # they include files of another folder
     if name.startswith(shared):  # a submission cannot do that
         folder = create(str(tmp_path / "copy"), variant)
     among = [*variant.operation.check, *variant.operation.spare]

@@ -76,10 +76,7 @@ HONEST = {
         + " __device__ float g(float a) { B b; const A& p = b; return p.f(a); }",
         "x[i] = g(x[i])",
     ),
-    "recursion": (
-        ALONE + " __device__ float f(int a) { return a < 2 ? 1 : a * f(a - 1); }",
-        "x[i] = f(n)",
-    ),
+    "recursion": (ALONE + " __device__ float f(int a) { return a < 2 ? 1 : a * f(a - 1); }", "x[i] = f(n)"),
     "lambda": ("", "auto f = [&](int at) { return x[at] * 2; }; x[i] = f(i)"),
     "local array": ("", "float a[9]; for (int j = 0; j < 9; j++) a[j] = x[i + j]; x[i] = a[n % 9]"),
     "local array, aligned": (

@@ -185,10 +185,7 @@ CHEATS = {  # code before the kernel, and its effect
         + " float f(int n) { volatile float a[400000]; a[n] = 1; return a[n + 1]; }",
         "x[i] = f(n)",
     ),
-    "a returned structure, anywhere": (
-        RETURNS,
-        "((void (*)(float*, float))f)(x + n, 1.0f), x[i] += 1",
-    ),
+    "a returned structure, anywhere": (RETURNS, "((void (*)(float*, float))f)(x + n, 1.0f), x[i] += 1"),
     "a returned structure, through a number": (RETURNS, "((void (*)(size_t, float))f)(n, 1.0f), x[i] += 1"),
     "a returned structure, too large for its place": (
         RETURNS + "\nstruct Q { float a[6]; };",

@@ -11,11 +11,7 @@ from plan_texts import HEAD, NETWORK, SHAPE, SOURCE, decoded, gemm, launch, scra
 
 from mini_dnn.errors import VariantError
 from mini_dnn.grading import decoding
-from mini_dnn.variant import (
-    CopyToSymbol,
-    Gemm,
-    Launch,
-)
+from mini_dnn.variant import CopyToSymbol, Gemm, Launch
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),

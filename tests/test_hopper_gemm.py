@@ -49,13 +49,6 @@ def check(
     np.testing.assert_array_equal(c, bits(a @ b, kind))
 
 
-@pytest.fixture
-def on_hopper(device: Device) -> Device:
-    if device.arch != 90:
-        pytest.skip(f"products of a warpgroup need sm_90a, the device is sm_{device.arch}")
-    return device
-
-
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(("columns", "stages", "kind"), KINDS)
 def test_product(

@@ -164,10 +164,7 @@ ARGUMENTS: list[tuple[Any, str]] = [
         lambda kind, **more: gemm(kind(A), kind(B), kind(C), **more),
         r"impl is .*; .* Optional arrays are keyword",
     ),
-    (
-        lambda kind, **more: gemm(kind(A), kind(B), "m1", "cuda", 1),
-        r"as positional arguments, .*; found 5",
-    ),
+    (lambda kind, **more: gemm(kind(A), kind(B), "m1", "cuda", 1), r"as positional arguments, .*; found 5"),
     (lambda kind, **more: gemm(kind(A), kind(B), a=1, **more), r"gemm got a twice"),
     (lambda kind, **more: conv2d_relu_pool(kind(X), kind(W), **more), r"needs pool=, an integer"),
     (lambda kind, **more: lenet(kind(drawn(1, 1, 50, 86)), **more), r"images are \(1, 1, 50, 86\) float32"),

@@ -213,10 +213,7 @@ def test_the_best_attention_is_taken_where_none_is_named(
             "it computes conv2d, but the layers of the vision transformer are attention",
         ),
         ("--network vit --impl m3", "choose a variant from 'run.py list attention', or add --network lenet"),
-        (
-            "--impl attention/v2",
-            "choose a variant from 'run.py list conv2d', or add --network vit",
-        ),
+        ("--impl attention/v2", "choose a variant from 'run.py list conv2d', or add --network vit"),
         ("--network vit --impl gemm/v3", "it computes gemm, but attention is needed here; 'run.py list"),
         ("--network vit --impl attention/v99", "no variant 'attention/v99'"),
         ("--network vit --resident whole", "no variant 'whole'"),

@@ -19,11 +19,7 @@ KERNELS = [name for name in names() if find(name).plan]
 class TestNew:
     @pytest.mark.parametrize("source", ["m2", "m3/sweep"])
     def test_a_new_variant_runs_at_once(
-        self,
-        tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch,
-        quick_emulator: Device,
-        source: str,
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick_emulator: Device, source: str
     ) -> None:
         monkeypatch.chdir(tmp_path)
         assert main(["new", "./my_idea", "--from", source]) == 0

@@ -126,10 +126,7 @@ def test_gradients_agree_with_finite_differences() -> None:
         return float((np.sin(conv2d_forward(x, w)) * dy).sum())
 
     chained = dy * np.cos(got["y"])
-    gradients = (
-        (x, conv2d_backward_input(w, chained, 6, 5)),
-        (w, conv2d_backward_weight(x, chained, 3, 2)),
-    )
+    gradients = ((x, conv2d_backward_input(w, chained, 6, 5)), (w, conv2d_backward_weight(x, chained, 3, 2)))
     step = 1e-6
     for array, gradient in gradients:
         for index in [(0, 0, 0, 0), (1, 1, 2, 1), (-1, -1, -1, -1)]:

@@ -36,10 +36,7 @@ def test_picture_of_a_stored_run(tmp_path: Path) -> None:
     [
         (["--from", "{run}"], "--picture FILE.svg"),
         (["--from", "{run}", "--picture", "{folder}/x.pdf"], "written as .svg or .png"),
-        (
-            ["--from", "{run}", "--picture", "{folder}/x.svg", "--out", "{folder}/x"],
-            "leave one of them out",
-        ),
+        (["--from", "{run}", "--picture", "{folder}/x.svg", "--out", "{folder}/x"], "leave one of them out"),
         (["--from", "{old}", "--picture", "{folder}/x.svg"], "whose schemas are peers-2 and peers-4"),
         (["--from", "{empty}", "--picture", "{folder}/x.svg"], "nothing to draw"),
         (["--from", "{folder}/none.json", "--picture", "{folder}/x.svg"], "cannot be read"),

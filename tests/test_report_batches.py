@@ -50,12 +50,7 @@ def file_of(rows: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
 
 
 TRIPS = {"round_trips": 68, "copied_bytes": 4_000_000_000, "stay_ms": [50.0]}
-RUNGS = [
-    row(FAST, 1, 0.125),
-    row(FAST, 64, 0.5, 0.4, 0.5),
-    row(SLOW, 1, 5.0),
-    row(SLOW, 64, 160.0, **TRIPS),
-]
+RUNGS = [row(FAST, 1, 0.125), row(FAST, 64, 0.5, 0.4, 0.5), row(SLOW, 1, 5.0), row(SLOW, 64, 160.0, **TRIPS)]
 HOST = [other("host", CPU, 1, 20.0, agrees=None)]
 PEERS = [
     row(FAST, 1, 0.12),

@@ -28,22 +28,14 @@ def refusal(path: Path) -> str:
         ("schema", 5, "sha256 is missing, which a file of schema 5 has"),
         ("device", REMOVED, "Object missing required field `device`"),
         ("device.state.driver", REMOVED, "device.state: Object missing required field `driver`"),
-        (
-            "device.state.throttle_reasons",
-            "hot",
-            "device.state.throttle_reasons: Expected `str` matching",
-        ),
+        ("device.state.throttle_reasons", "hot", "device.state.throttle_reasons: Expected `str` matching"),
         ("method.warm_up", "5", "method.warm_up: Expected `int`, got `str`"),
         ("rows.1.op_ms", REMOVED, "rows[1]: Object missing required field `op_ms`"),
         ("rows.1.op_ms", 0, "rows[1].op_ms: Expected `float` > 0.0"),
         ("rows.1.op_ms", float("nan"), "rows[1].op_ms: found nan; expected a finite number"),
         ("rows.1.shape.M", REMOVED, "rows[1].shape: found 6 values; expected 7: N,C,H,W,M,R,S"),
         ("rows.0", 7, "rows[0]: Expected `object`, got `int`"),
-        (
-            "rows.0.streams.spans.2.kind",
-            "pause",
-            "rows[0].streams.spans[2].kind: Invalid enum value 'pause'",
-        ),
+        ("rows.0.streams.spans.2.kind", "pause", "rows[0].streams.spans[2].kind: Invalid enum value 'pause'"),
         ("rows.1.op", "conv5d", "rows[1].shape: no operation 'conv5d'"),
         ("rows", [], "no rows"),
         ("memory.copy_gbps", "fast", "memory[...]: Expected `float`, got `str`"),
@@ -72,8 +64,7 @@ def test_damaged_peer_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
-    [("what", r"rows\[4\]: .* `what`"), ("op_ms", r"rows\[4\]: .* `op_ms`")],
+    ("name", "message"), [("what", r"rows\[4\]: .* `what`"), ("op_ms", r"rows\[4\]: .* `op_ms`")]
 )
 def test_damaged_run_is_refused(name: str, message: str, tmp_path: Path) -> None:
     record = fake_run()

@@ -56,11 +56,11 @@ def test_each_operation_has_a_board(tmp_path: Path) -> None:
     rows = softmax_rows() + network_rows() + both("m1/direct", 5.0, 9.0)
     found = boards_of(tmp_path, rows)
     assert [(board.device, board.operation.name) for board in found] == [
-        *((GPU, op) for op in ("conv2d", "lenet", "softmax")),
+        *((GPU, op) for op in ("conv2d", "lenet", "softmax"))
     ]
     assert [board.baseline for board in found] == ["m2/unroll_gemm", WHOLE, "softmax/v0_naive"]
     assert [board.final for board in found] == [
-        *("layers/custom", "networks/lenet/tensor_cores", "softmax/v1_warp"),
+        *("layers/custom", "networks/lenet/tensor_cores", "softmax/v1_warp")
     ]
     assert [board.main for board in found] == [10000, 10000, COURSE]
     other = fake_record(both("m1/direct", 5.0, 9.0), device={"name": "Other", "cpu": "", "state": None})

@@ -110,8 +110,3 @@ def test_files_that_are_refused(kind: str, name: str, value: Any, message: str, 
     record[kind][0][name] = value
     with pytest.raises(DataError, match=message):
         page_of(tmp_path, record)
-
-
-def test_serving_alone_makes_no_report(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="files of other kinds are shown with op times of the same device"):
-        load([stored(tmp_path, fake_serving())])

@@ -1,6 +1,5 @@
 """LeNet with every layer on one device."""
 
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -15,7 +14,7 @@ from mini_dnn import conv2d
 from mini_dnn.checking.schedules import SCHEDULES
 from mini_dnn.cli import main
 from mini_dnn.datasets import to_float
-from mini_dnn.device.base import Device, Graph
+from mini_dnn.device.base import Device
 from mini_dnn.device.emulator.checked import CheckedEmulator
 from mini_dnn.errors import ShapeError, VariantError
 from mini_dnn.measuring.inference import STEPS, find_step
@@ -168,23 +167,13 @@ def test_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert "drawn at 86×86" in capsys.readouterr().err
 
 
-class Recording(Clocked):
-    """A device with a clock that counts its graphs."""
-
-    graphs = 0
-
-    def capture(self, work: Callable[[], None], stream: int = 0) -> Graph:
-        self.graphs += 1
-        return super().capture(work, stream)
-
-
 def test_many_launches_are_timed_as_a_graph() -> None:
     """As by `run`: otherwise the GPU would wait for Python."""
     variant = find("networks/resnet18/v2_layers")
     problem = variant.operation.parse("1,8,1,small,4-4-4-4,1-1-1-1,3,fp32")
     arrays = variant.operation.inputs(problem, 0)
     weights = {name: arrays[name] for name in problem.named("weight")}
-    device = Recording(quick=True)
+    device = Clocked(quick=True)
     with closing(Resident(variant, problem, weights, device, use_graph=False, slots=1)) as resident:
         timed = resident.time(Timing(warm_up=0, repeats=1, max_repeats=1))
     assert device.graphs == 1

@@ -155,10 +155,7 @@ def test_a_block_is_its_definition() -> None:
     assert list(block.parameters()) == [
         f"{layer}.{array}"
         for conv, norm in (("conv1", "bn1"), ("conv2", "bn2"), ("downsample.0", "downsample.1"))
-        for layer, arrays in (
-            (conv, ["weight"]),
-            (norm, ["weight", "bias", "running_mean", "running_var"]),
-        )
+        for layer, arrays in ((conv, ["weight"]), (norm, ["weight", "bias", "running_mean", "running_var"]))
         for array in arrays
     ]
     layers = block.inner()

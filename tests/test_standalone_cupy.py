@@ -145,10 +145,7 @@ def test_the_same_values_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("name", "why"),
-    [
-        ("m3/streams", "overlaps copies with kernels"),
-        ("gemm/v6_wgmma", "copies by tensor maps"),
-    ],
+    [("m3/streams", "overlaps copies with kernels"), ("gemm/v6_wgmma", "copies by tensor maps")],
 )
 def test_what_cupy_cannot_do_is_refused(name: str, why: str) -> None:
     variant = find(name)

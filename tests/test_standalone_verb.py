@@ -23,8 +23,7 @@ class TestCalls:
     """Variants that leave a problem to another variant: the folder contains the other's kernel."""
 
     @pytest.mark.parametrize(
-        "name",
-        [name for name in names() if "Call(" in (find(name).folder / "variant.py").read_text()],
+        "name", [name for name in names() if "Call(" in (find(name).folder / "variant.py").read_text()]
     )
     def test_a_problem_of_its_own_is_shown(self, name: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["show", name, "--expand"]) == 0

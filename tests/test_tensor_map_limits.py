@@ -81,10 +81,7 @@ def boxes(device: Device, which: int) -> None:
     ("which", "message"),
     [
         (1, r"is stuck.*expects 1000 bytes and gets 1024"),
-        (
-            2,
-            r"tensor\.cu:\d+: the address that tensor_load writes is not a multiple of 128 bytes: 16",
-        ),
+        (2, r"tensor\.cu:\d+: the address that tensor_load writes is not a multiple of 128 bytes: 16"),
         (3, r"tensor_load \(tensor\.cu:\d+\): 3 coordinates, and the tensor map has 2 axes"),
     ],
 )

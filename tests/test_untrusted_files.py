@@ -250,10 +250,7 @@ def test_no_mutation_of_weights_changes_them(count: int, tmp_path: Path) -> None
 @pytest.mark.parametrize("count", COUNTS)
 def test_no_mutation_of_cached_images_changes_them(count: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    pixels = (
-        rng.integers(0, 256, (300, 1, 86, 86), np.uint8),
-        np.zeros(300, np.uint8),
-    )
+    pixels = (rng.integers(0, 256, (300, 1, 86, 86), np.uint8), np.zeros(300, np.uint8))
     path = tmp_path / "set.h5"
     storage.write(path, RECIPE, pixels)
     whole = path.read_bytes()

@@ -233,16 +233,3 @@ def test_weights_in_halves_fill_the_network(tmp_path: Path) -> None:
     for name, parameter in other.parameters().items():
         assert parameter.value.dtype == np.float32
         np.testing.assert_array_equal(parameter.value, network.parameters()[name].value)
-
-
-SHIPPED = MODELS["vit"].weights("fashion-mnist")
-
-
-@pytest.mark.skipif(not SHIPPED.is_file(), reason="no weights of the transformer are shipped")
-def test_the_shipped_weights_are_good_and_small() -> None:
-    info = load(SHIPPED, MODELS["vit"].make("fashion-mnist", rng()))
-    assert info.dataset == "fashion-mnist"
-    assert sorted(info.accuracies) == [100, 1000, 10000]
-    assert info.accuracies[10_000] >= 0.89
-    assert info.command.startswith("python run.py train --network vit --data fashion-mnist ")
-    assert SHIPPED.stat().st_size < 4_000_000

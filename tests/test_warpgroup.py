@@ -105,13 +105,6 @@ def run(
     np.testing.assert_array_equal(d, of_d((x @ y.T + accumulate * c).astype(np.float32)))
 
 
-@pytest.fixture
-def on_hopper(device: Device) -> Device:
-    if device.arch != 90:
-        pytest.skip(f"products of a warpgroup need sm_90a, the device is sm_{device.arch}")
-    return device
-
-
 @pytest.mark.parametrize(("columns", "kind", "transposed_a", "transposed_b"), KINDS)
 def test_swizzled(
     on_hopper: Device,
@@ -154,11 +147,7 @@ def test_registers(on_hopper: Device) -> None:
     [
         (1, 256, "is for all four warps of a warpgroup, but they did not call the same"),
         (2, 256, "needs all 32 lanes of a warp; found mask 0x0000ffff"),
-        (
-            0,
-            224,
-            "is for all four warps of a warpgroup, but the last warpgroup of a block of 224",
-        ),
+        (0, 224, "is for all four warps of a warpgroup, but the last warpgroup of a block of 224"),
     ],
 )
 def test_registers_of_a_part(quick_emulator: EmulatorDevice, which: int, threads: int, message: str) -> None:
@@ -168,15 +157,9 @@ def test_registers_of_a_part(quick_emulator: EmulatorDevice, which: int, threads
 
 
 MISUSES = [
-    (
-        0,
-        r"warpgroup\.cu:\d+: the address of a matrix_descriptor_128b is not a multiple of 1024 bytes: 128",
-    ),
+    (0, r"warpgroup\.cu:\d+: the address of a matrix_descriptor_128b is not a multiple of 1024 bytes: 128"),
     (1, r"wgmma_m64k16 \(warpgroup\.cu:\d+\): .* was moved on to row 1 of eight"),
-    (
-        2,
-        r"wgmma_m64k16 \(warpgroup\.cu:\d+\): a transposed operand needs .* matrix_descriptor_128b",
-    ),
+    (2, r"wgmma_m64k16 \(warpgroup\.cu:\d+\): a transposed operand needs .* matrix_descriptor_128b"),
     (3, "needs the same from all lanes of a warp, and lane 16 passes another descriptor"),
     (4, "needs the same from all lanes of a warp, and lane 16 makes another product"),
 ]

@@ -41,12 +41,7 @@ def test_checks_again_after_each_change(tmp_path: Path) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
     with said.open("w") as out:
-        process = subprocess.Popen(
-            words,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            preexec_fn=restore,
-        )
+        process = subprocess.Popen(words, stdout=out, stderr=subprocess.STDOUT, preexec_fn=restore)
     try:
         right = (folder / "kernel.cu").read_text()
         wait_until(lambda: said.read_text().count("watching") == 1)

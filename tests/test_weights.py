@@ -18,6 +18,7 @@ from mini_dnn.nn.models import lenet
 from mini_dnn.nn.network import Network
 from mini_dnn.nn.train import predict
 from mini_dnn.nn.weights import WeightsInfo, load, save
+from mini_dnn.nn.zoo import MODELS
 
 INFO = WeightsInfo("fashion-mnist", {100: 0.92, 1000: np.float64(0.911)}, 3, "python run.py train --seed 3")
 
@@ -227,15 +228,28 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         save(tmp_path / "file" / "w.h5", lenet_of(1), INFO)
 
 
-@pytest.mark.parametrize(("dataset", "least"), [("fashion-mnist", 0.91), ("synthetic", 0.95)])
-def test_the_shipped_weights_are_good_and_small(dataset: str, least: float) -> None:
-    path = lenet.default_weights(dataset)
-    info = load(path, lenet_of(0))
+@pytest.mark.parametrize(
+    ("network", "dataset", "least", "most_bytes"),
+    [
+        ("lenet", "fashion-mnist", 0.91, 300_000),
+        ("lenet", "synthetic", 0.95, 300_000),
+        ("resnet18", "fashion-mnist", 0.92, 1_000_000),
+        ("vit", "fashion-mnist", 0.89, 4_000_000),
+    ],
+)
+def test_the_shipped_weights_are_good_and_small(
+    network: str, dataset: str, least: float, most_bytes: int, rng: np.random.Generator
+) -> None:
+    path = MODELS[network].weights(dataset)
+    if not path.is_file():
+        pytest.skip(f"no weights of {network} are shipped")
+    info = load(path, MODELS[network].make(dataset, rng))
     assert info.dataset == dataset
     assert sorted(info.accuracies) == [100, 1000, 10000]
     assert info.accuracies[10000] >= least
-    assert info.command.startswith(f"python run.py train --data {dataset} ")
-    assert path.stat().st_size < 300_000
+    flags = "" if network == "lenet" else f"--network {network} "
+    assert info.command.startswith(f"python run.py train {flags}--data {dataset} ")
+    assert path.stat().st_size < most_bytes
 
 
 def test_the_shipped_weights_reach_the_accuracy_they_state() -> None:

@@ -121,15 +121,9 @@ def test_a_state_dict_cut_short_is_named(source: Path, capsys: pytest.CaptureFix
         (["convert", "in.safetensors", "none/out.h5"], "there is no folder"),
         (["convert", "in.safetensors", "old.h5"], "old.h5 already exists"),
         (["convert", "in.safetensors", "out.h5", "--image", "0"], "--image 0"),
-        (
-            ["fetch", "out.h5", "--image", "64"],
-            "--image has no effect here: it is for 'convert'",
-        ),
+        (["fetch", "out.h5", "--image", "64"], "--image has no effect here: it is for 'convert'"),
         (["show", "in.safetensors", "--data", "x"], "--data has no effect here: it is for 'convert'"),
-        (
-            ["show", "in.safetensors"],
-            "it has no 'format'; 'run.py weights convert' converts state dicts",
-        ),
+        (["show", "in.safetensors"], "it has no 'format'; 'run.py weights convert' converts state dicts"),
     ],
 )
 def test_flags_that_make_no_sense_are_refused(

@@ -13,18 +13,6 @@ from mini_dnn.paths import PACKAGE
 
 INCLUDE = PACKAGE / "include"  # headers that every kernel may include
 HEADERS = (".cuh", ".h")
-# Modules that decide what is launched. The other modules define what problems, plans and variants are.
-PLANS = (
-    "elements",
-    "gemm_tiles",
-    "gemm_vectors",
-    "implicit",
-    "implicit_rows",
-    "odd_token",
-    "residual",
-    "residual_layers",
-)
-HOST_HALVES = ("mini_dnn.quads", *(f"mini_dnn.plans.{name}" for name in PLANS))
 PRAGMA_ONCE = re.compile(r"^\s*#\s*pragma\s+once\b", re.MULTILINE)
 LOCAL_INCLUDE = re.compile(r'^\s*#\s*include\s*(?P<spelled>"(?P<local>[^"]+)"|<(?P<shared>mini_dnn/[^>]+)>)')
 
@@ -101,17 +89,18 @@ def texts(source: Path) -> list[str]:
     return found
 
 
+def host_halves() -> dict[str, Path]:
+    """The modules that decide what is launched, by name: plans, and the tiling of convolutions."""
+    files = (*PACKAGE.glob("quads.py"), *sorted(PACKAGE.glob("plans/[a-z]*.py")))
+    return {".".join(("mini_dnn", *file.relative_to(PACKAGE).with_suffix("").parts)): file for file in files}
+
+
 def python_files(description: Path) -> list[Path]:
-    """Return a ``variant.py`` and the modules of `HOST_HALVES` that it imports, directly or not."""
-    files = [description]
+    """Return a ``variant.py`` and the modules of `host_halves` that it imports, directly or not."""
+    files, halves = [description], host_halves()
     for file in files:  # the list grows during the loop
         imported = _imported(file.read_text(encoding="utf-8-sig"))
-        halves = [
-            PACKAGE.joinpath(*name.split(".")[1:]).with_suffix(".py")
-            for name in HOST_HALVES
-            if name in imported
-        ]
-        files += [half for half in halves if half not in files]
+        files += [half for name, half in halves.items() if name in imported and half not in files]
     return files
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from mini_dnn import ops
-from mini_dnn.device.sources import HOST_HALVES, INCLUDE, python_files, read_source
+from mini_dnn.device.sources import INCLUDE, host_halves, python_files, read_source
 from mini_dnn.errors import MiniDnnError, UsageError
-from mini_dnn.paths import HANDOUT, PACKAGE, ROOT
+from mini_dnn.paths import HANDOUT, ROOT
 from mini_dnn.variant import SHORT_NAMES, find, names
 from mini_dnn.variant.given import given, sources
 
@@ -179,10 +179,9 @@ def _modules(of: Iterable[str]) -> set[Path]:
     """The modules of the package that decide what is launched for variants."""
     folders = [find(name).folder for name in of]
     found = {path for folder in folders for path in python_files(folder / "variant.py")[1:]}
-    known = {PACKAGE.joinpath(*name.split(".")[1:]).with_suffix(".py"): name for name in HOST_HALVES}
     for path in list(found):
         text = path.read_text()
-        found |= {other for other, name in known.items() if name in text}
+        found |= {other for name, other in host_halves().items() if name in text}
     return found
 
 

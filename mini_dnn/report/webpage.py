@@ -27,6 +27,7 @@ from mini_dnn.report.document import (
 from mini_dnn.report.theme import DARK, LIGHT, Theme
 
 FOLDER = PACKAGE / "report" / "web"
+PARTS = ("page.html", "page.css", "common.js", "charts.js", "variant.js", "page.js")
 CODE = re.compile(r"`([^`]+)`")
 LINK = re.compile(r"\[([^\]]+)\]\(#([\w-]+)\)")
 NUMBER = re.compile(r"[\d,]*\.?\d+")
@@ -67,16 +68,14 @@ def to_html(blocks: Sequence[Block], title: str, data: Mapping[str, Any] = NO_DA
         name: see `mini_dnn.report.pagedata`.
     """
     page = _Page(frozenset(data["variants"]))
-    parts = {
-        name: (FOLDER / name).read_text(encoding="utf-8") for name in ("page.html", "page.css", "page.js")
-    }
-    return Template(parts["page.html"]).substitute(
+    template, style, *scripts = ((FOLDER / name).read_text(encoding="utf-8") for name in PARTS)
+    return Template(template).substitute(
         title=html.escape(title),
-        style=_colours() + parts["page.css"],
+        style=_colours() + style,
         contents="\n".join(_contents(blocks)),
         body=page.body(blocks),
         data=json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
-        script=parts["page.js"],
+        script="\n".join(scripts),
     )
 
 

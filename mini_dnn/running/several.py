@@ -162,7 +162,6 @@ def _prepared(variant: Variant, device: Device, share: Share, name: str) -> _Mem
         module = device.compile(planned.source, planned.defines)
         others = compile_others(planned, device)
         execution = Execution(planned, module, device, others=others)
-        execution.fill()
     compile_ms = sum(one.compile_ms for one in (module, *others.values()))
     return _Member(name, device, share, execution, compile_ms)
 

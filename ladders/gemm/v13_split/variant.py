@@ -1,65 +1,21 @@
 """gemm/v13_split: as gemm/v9_fp32, but splitting takes less time, and products of low halves less power."""
 
-from functools import cache
-from itertools import product
-
 from mini_dnn.ops import Array
 from mini_dnn.ops.gemm import GemmShape
+from mini_dnn.plans import gemm_halves
+from mini_dnn.plans.gemm_halves import BAND, ROWS, SPLITTERS, WIDE, beside, chunks
 from mini_dnn.variant import Launch, Variant, ceil_div
 
-ROWS = 128  # of c in a block
-WIDE = 192  # columns of wide tiles
-NARROW_COSTS = {128: 1.045, 64: 1.5}  # by columns of narrow tiles: the time per column, relative to wide ones
-BOX = 64  # lines of a box, whose halves are stored together
-CHUNK = 32  # terms of a sum in a stage
-STAGES = 5
-BAND = 16  # rows of tiles in a band; tiles are computed band after band
+NARROW_COSTS = ((128, 1.045), (64, 1.5))  # columns of narrow tiles: time per column, relative to wide ones
 COLUMNS = 2048  # fewest columns of b with which rows of a that are split late are ready in time
-MULTIPROCESSORS = 132  # of an H100 or H200; a block each, because each takes nearly all shared memory
-THREADS = 384  # two warpgroups that multiply, one that copies
-SPLITTERS = 256  # threads of a block that splits floats
 STEPS_KEPT = 8  # parts of 64 k that a block of split_columns keeps in registers
 CLUSTER = 8  # the most blocks of a cluster
 FEW_BITS, LONG_K = 8, 2048  # significant bits of low halves if there are so many terms
-BOX_BYTES = BOX * CHUNK * 2 * 2
-
-
-def beside(p: GemmShape) -> tuple[bool, bool]:
-    """Whether the lines of a (its rows) and of b (its columns) are adjacent in memory, k after k."""
-    return p.layout[0] == "t", p.layout[1] == "n"
-
-
-def chunks(p: GemmShape) -> int:
-    """The number of stages of a tile. It is even, as the sums of two stages are promoted together."""
-    return 2 * ceil_div(p.k, 2 * CHUNK)
-
-
-@cache
-def widths(rows: int, n: int) -> tuple[int, int, int]:
-    """The numbers of wide and of narrow columns of tiles, and the width of these, that take the least time.
-
-    There are ``rows`` rows of tiles, and the wide ones come first. Block i has tiles i, i + MULTIPROCESSORS,
-    and so on, so no block has more tiles than block 0, or more wide ones. If there are very many columns,
-    only those numbers of narrow ones are tried that change the last rounds.
-    """
-
-    def narrow(wide: int, width: int) -> int:
-        return max(0, ceil_div(n - wide * WIDE, width))
-
-    def time(wide: int, width: int) -> tuple[float, int]:
-        of_wide = ceil_div(rows * wide, MULTIPROCESSORS)
-        rounds = ceil_div(rows * (wide + narrow(wide, width)), MULTIPROCESSORS)
-        return of_wide * WIDE + (rounds - of_wide) * width * NARROW_COSTS[width], wide
-
-    most = ceil_div(n, WIDE)
-    cases = product(range(max(0, most - 4 * MULTIPROCESSORS), most + 1), NARROW_COSTS)
-    wide, width = min(cases, key=lambda case: time(*case))
-    return wide, narrow(wide, width), width
 
 
 def columns(p: GemmShape) -> tuple[int, int, int]:
-    """`widths` for a product."""
-    return widths(ceil_div(p.m, ROWS) * p.batch, p.n)
+    """The numbers of wide and of narrow columns of tiles, and the width of these."""
+    return gemm_halves.widths(ceil_div(p.m, ROWS) * p.batch, p.n, NARROW_COSTS)
 
 
 def lines(p: GemmShape) -> tuple[int, int]:
@@ -81,12 +37,8 @@ def late(p: GemmShape) -> int:
 
 
 def scratch(p: GemmShape) -> dict[str, Array]:
-    """Both operands as halves, and what the product has to know about their lines (see `Line`)."""
-    found = {"flags": Array((1 + late(p) // ROWS,), "int32")}
-    for name, count in zip("ab", lines(p), strict=True):
-        found[f"{name}_boxes"] = Array((p.batch, count // BOX, chunks(p), BOX_BYTES // 2), "float16")
-        found[f"{name}_known"] = Array((p.batch, count, 2), "uint32")
-    return found
+    """Both operands as halves, and the flags of rows that are split late."""
+    return {"flags": Array((1 + late(p) // ROWS,), "int32"), **gemm_halves.halves(p, lines(p))}
 
 
 def low_bits(p: GemmShape) -> int:
@@ -95,13 +47,9 @@ def low_bits(p: GemmShape) -> int:
 
 
 def defines(p: GemmShape) -> dict[str, int]:
-    """Compile-time constants: tiles, layouts, and whether elements of c are stored in pairs."""
-    a_lines, b_lines = beside(p)
-    return {
-        **{"ROWS": ROWS, "WIDE": WIDE, "NARROW": columns(p)[2], "BAND": band(p), "STAGES": STAGES},
-        **{"THREADS": THREADS, "SPLITTERS": SPLITTERS, "STEPS_KEPT": STEPS_KEPT, "CLUSTER": CLUSTER},
-        **{"A_LINES": a_lines, "B_LINES": b_lines, "LOW_BITS": low_bits(p), "C_PAIRS": p.pitches[2] % 2 == 0},
-    }
+    """Compile-time constants: tiles, layouts, clusters, and the significant bits of low halves."""
+    own = {"NARROW": columns(p)[2], "BAND": band(p), "STEPS_KEPT": STEPS_KEPT, "CLUSTER": CLUSTER}
+    return {**gemm_halves.defines(p), **own, "LOW_BITS": low_bits(p)}
 
 
 def split_both(p: GemmShape) -> Launch:
@@ -117,17 +65,9 @@ def split_both(p: GemmShape) -> Launch:
 
 
 def plan(p: GemmShape) -> list[Launch]:
-    """Both operands are split. Then a block for each multiprocessor, or for each tile, multiplies them."""
-    rows = ceil_div(p.m, ROWS)
+    """Both operands are split, except for rows that are split while others are multiplied."""
     wide, narrow, _ = columns(p)
-    c0 = "c0" if p.beta else "c"  # without beta any buffer will do: it is not read
-    made = tuple(f"{name}_{what}" for what in ("boxes", "known") for name in "ab")
-    args = (*made, "flags", "a", "b", c0, "c", p.m, p.n, p.k, *p.pitches)
-    args += (chunks(p), wide, narrow, p.batch, late(p), float(p.alpha), float(p.beta))
-    stage = (ROWS + WIDE) // BOX * BOX_BYTES
-    blocks = min(rows * (wide + narrow) * p.batch, MULTIPROCESSORS)
-    products = Launch("gemm", (blocks,), (THREADS,), args, shared_bytes=STAGES * stage, early=True)
-    return [split_both(p), products]
+    return [split_both(p), gemm_halves.multiply(p, wide, narrow, late(p))]
 
 
 VARIANT = Variant(
@@ -135,11 +75,7 @@ VARIANT = Variant(
     plan=plan,
     scratch=scratch,
     defines=defines,
-    refuses=lambda p: (
-        ""
-        if p.dtype == p.out == "fp32"
-        else f"it multiplies floats, and types are {p.dtype} -> {p.out}; gemm/v8 takes those of 16 bits"
-    ),
+    refuses=gemm_halves.refuses,
     parent="gemm/v9_fp32",
     compute_type="3xfp16",
     min_arch=90,

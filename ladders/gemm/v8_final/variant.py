@@ -37,28 +37,14 @@ MHZ = 1755  # the clock rate for which these numbers hold
 
 @dataclass(frozen=True)
 class Tile:
-    """A tile of c, the number of stages of its ring, and what the blocks of a cluster share.
-
-    Parameters
-    ----------
-    rows, columns
-        Of the tile.
-    stages
-        The number of stages of the ring.
-    share
-        Blocks below each other that share columns of b.
-    split
-        Blocks that share the k of a tile.
-    loaders
-        Warpgroups that load operands whose lines may start anywhere. If it is 0, the copy engine loads.
-    """
+    """A tile of c, the number of stages of its ring, and what the blocks of a cluster share."""
 
     rows: int
     columns: int
-    stages: int
-    share: int = 1
-    split: int = 1
-    loaders: int = 0
+    stages: int  # of the ring
+    share: int = 1  # blocks below each other that share columns of b
+    split: int = 1  # blocks that share the k of a tile
+    loaders: int = 0  # warpgroups that load operands whose lines may start anywhere; 0: the copy engine loads
 
     @property
     def cluster(self) -> int:

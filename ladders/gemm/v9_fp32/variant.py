@@ -1,90 +1,46 @@
 """gemm/v9_fp32: fp32 accuracy from three products of halves, whose sums are promoted every 64 terms."""
 
-from functools import cache
-
 from mini_dnn.ops import Array
 from mini_dnn.ops.gemm import GemmShape
+from mini_dnn.plans import gemm_halves
+from mini_dnn.plans.gemm_halves import BOX, CHUNK, ROWS, SPLITTERS, WIDE, beside, chunks
 from mini_dnn.variant import Launch, Variant, ceil_div
 
-ROWS = 128  # of c in a block
-WIDE, NARROW = 192, 128  # columns of wide and of narrow tiles
-BOX = 64  # lines of a box, whose halves are stored together
-CHUNK = 32  # terms of a sum in a stage
-STAGES = 5
-BAND = 16  # rows of tiles in a band; tiles are computed band after band
-MULTIPROCESSORS = 132  # of an H100 or H200; a block each, because each takes nearly all shared memory
-THREADS = 384  # two warpgroups that multiply, one that copies
-SPLITTERS = 256  # threads of a block that splits floats
+NARROW, NARROW_COST = 128, 1.045  # columns of narrow tiles, and their time per column, relative to wide ones
 RANGE_PARTS = 64  # the most parts of k, in each of which a block finds the ranges of columns
-NARROW_COST = 1.045  # the measured time per column of narrow tiles, relative to wide ones
-BOX_BYTES = BOX * CHUNK * 2 * 2
 
 
-def beside(p: GemmShape) -> tuple[bool, bool]:
-    """Whether the lines of a (its rows) and of b (its columns) are adjacent in memory, k after k."""
-    return p.layout[0] == "t", p.layout[1] == "n"
-
-
-def chunks(p: GemmShape) -> int:
-    """The number of stages of a tile. It is even, as the sums of two stages are promoted together."""
-    return 2 * ceil_div(p.k, 2 * CHUNK)
-
-
-@cache
-def widths(rows: int, n: int) -> tuple[int, int]:
-    """The numbers of wide and of narrow columns of tiles that give the busiest block the least work.
-
-    There are ``rows`` rows of tiles, and the wide ones come first. Block i has tiles i, i + MULTIPROCESSORS,
-    and so on, so no block has more tiles than block 0, or more wide ones. If there are very many columns,
-    only those numbers of narrow ones are tried that change the last rounds.
-    """
-
-    def narrow(wide: int) -> int:
-        return max(0, ceil_div(n - wide * WIDE, NARROW))
-
-    def time(wide: int) -> tuple[float, int]:
-        of_wide = ceil_div(rows * wide, MULTIPROCESSORS)
-        rounds = ceil_div(rows * (wide + narrow(wide)), MULTIPROCESSORS)
-        return of_wide * WIDE + (rounds - of_wide) * NARROW * NARROW_COST, wide
-
-    most = ceil_div(n, WIDE)
-    _, wide = min(map(time, range(max(0, most - 4 * MULTIPROCESSORS), most + 1)))
-    return wide, narrow(wide)
+def columns(p: GemmShape) -> tuple[int, int]:
+    """The numbers of wide and of narrow columns of tiles."""
+    return gemm_halves.widths(ceil_div(p.m, ROWS) * p.batch, p.n, ((NARROW, NARROW_COST),))[:2]
 
 
 def lines(p: GemmShape) -> tuple[int, int]:
     """The numbers of rows of a and of columns of b in all tiles, including those beyond c."""
-    rows = ceil_div(p.m, ROWS)
-    wide, narrow = widths(rows * p.batch, p.n)
-    return rows * ROWS, wide * WIDE + narrow * NARROW
+    wide, narrow = columns(p)
+    return ceil_div(p.m, ROWS) * ROWS, wide * WIDE + narrow * NARROW
 
 
 def scratch(p: GemmShape) -> dict[str, Array]:
-    """Both operands as halves, and what the product has to know about their lines (see `Line`)."""
-    found = {}
-    for name, count, columns in zip("ab", lines(p), beside(p), strict=True):
-        found[f"{name}_boxes"] = Array((p.batch, count // BOX, chunks(p), BOX_BYTES // 2), "float16")
-        found[f"{name}_known"] = Array((p.batch, count, 2), "uint32")
-        if columns:
-            found[f"{name}_ranges"] = Array((p.batch, count, 3), "uint32")
-    return found
+    """Both operands as halves, and the ranges of lines that are columns."""
+    ranges = {
+        f"{name}_ranges": Array((p.batch, count, 3), "uint32")
+        for name, count, adjacent in zip("ab", lines(p), beside(p), strict=True)
+        if adjacent
+    }
+    return gemm_halves.halves(p, lines(p)) | ranges
 
 
 def defines(p: GemmShape) -> dict[str, int]:
-    """Compile-time constants: tiles, layouts, and whether elements of c are stored in pairs."""
-    a_lines, b_lines = beside(p)
-    return {
-        **{"ROWS": ROWS, "WIDE": WIDE, "NARROW": NARROW, "BAND": BAND, "STAGES": STAGES},
-        **{"THREADS": THREADS, "SPLITTERS": SPLITTERS, "C_PAIRS": p.pitches[2] % 2 == 0},
-        **{"A_LINES": a_lines, "B_LINES": b_lines, "LOW_BITS": 11},
-    }
+    """Compile-time constants: tiles, layouts, and the significant bits of low halves."""
+    return {**gemm_halves.defines(p), "NARROW": NARROW, "LOW_BITS": 11}
 
 
 def split(p: GemmShape, name: str) -> list[Launch]:
     """The launches that split an operand into halves."""
     number = "ab".index(name)
     length, pitch, count = (p.m, p.n)[number], p.pitches[number], lines(p)[number]
-    wide_tiles = widths(ceil_div(p.m, ROWS) * p.batch, p.n)[0] if name == "b" else 0
+    wide_tiles = columns(p)[0] if name == "b" else 0
     made = (f"{name}_boxes", f"{name}_known")
     if not beside(p)[number]:
         args = (name, *made, length, p.k, pitch, chunks(p), wide_tiles)
@@ -101,17 +57,8 @@ def split(p: GemmShape, name: str) -> list[Launch]:
 
 
 def plan(p: GemmShape) -> list[Launch]:
-    """Both operands are split. Then a block for each multiprocessor, or for each tile, multiplies them."""
-    rows = ceil_div(p.m, ROWS)
-    wide, narrow = widths(rows * p.batch, p.n)
-    c0 = "c0" if p.beta else "c"  # without beta any buffer will do: it is not read
-    made = tuple(f"{name}_{what}" for what in ("boxes", "known") for name in "ab")
-    args = (*made, "a", "b", c0, "c", p.m, p.n, p.k, *p.pitches)
-    args += (chunks(p), wide, narrow, p.batch, float(p.alpha), float(p.beta))
-    stage = (ROWS + WIDE) // BOX * BOX_BYTES
-    blocks = min(rows * (wide + narrow) * p.batch, MULTIPROCESSORS)
-    product = Launch("gemm", (blocks,), (THREADS,), args, shared_bytes=STAGES * stage, early=True)
-    return [*split(p, "a"), *split(p, "b"), product]
+    """Both operands are split, and then multiplied."""
+    return [*split(p, "a"), *split(p, "b"), gemm_halves.multiply(p, *columns(p))]
 
 
 VARIANT = Variant(
@@ -119,11 +66,7 @@ VARIANT = Variant(
     plan=plan,
     scratch=scratch,
     defines=defines,
-    refuses=lambda p: (
-        ""
-        if p.dtype == p.out == "fp32"
-        else f"it multiplies floats, and types are {p.dtype} -> {p.out}; gemm/v8 takes those of 16 bits"
-    ),
+    refuses=gemm_halves.refuses,
     parent="gemm/v7_specialised",
     compute_type="3xfp16",
     min_arch=90,
