@@ -35,7 +35,7 @@ THIRDS_STEP_ALONE = {
     128: 1.55,
 }  # if only one tile needs each float of a or of b
 THIRDS_APART = 1.3  # factor of a step if lines do not consist of aligned fours
-THIRDS_SHARE = 1.4  # more if the blocks of a cluster share k
+THIRDS_SHARE = 0.95  # more if the blocks of a cluster share k
 
 
 @dataclass(frozen=True)

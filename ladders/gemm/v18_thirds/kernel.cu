@@ -111,5 +111,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
   const long long of_entry = (long long)entry * m * c_pitch;
   store(partial, {a, b, m, n, k, a_pitch, b_pitch}, {c0 + of_entry, c + of_entry, m, n, c_pitch, alpha, beta}, entry,
         row0, column0, rank);
-  if constexpr (SPLIT > 1) ptx::cluster_sync();  // no block may end while others read its sums
+  if constexpr (SPLIT > 1) {  // no block may end while others read its sums
+    ptx::cluster_arrive_relaxed();
+    ptx::cluster_wait();
+  }
 }
