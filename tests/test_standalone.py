@@ -51,7 +51,7 @@ int main() {
   d_a.draw(1, -1.72f, 1.72f).upload();
   d_b.draw(2, -1.74f, 1.74f).upload();
 
-  // More shared memory than the usual 48 KB has to be asked for.
+  // By default, a block may have only 48 KB of shared memory.
   CUDA_CHECK(cudaFuncSetAttribute(gemm, cudaFuncAttributeMaxDynamicSharedMemorySize, 98304));
 
   auto steps = [&] {

@@ -127,7 +127,7 @@ class HostProgram:
         """The steps before the first run."""
         lines = []
         if large := {k: n for k, n in self.planned.shared_bytes.items() if n > DEFAULT_SHARED_BYTES}:
-            lines += ["", "// More shared memory than the usual 48 KB has to be asked for."]
+            lines += ["", "// By default, a block may have only 48 KB of shared memory."]
             attribute = "cudaFuncAttributeMaxDynamicSharedMemorySize"
             for kernel, size in large.items():
                 lines += _call("CUDA_CHECK(cudaFuncSetAttribute(", [kernel, attribute, str(size)], "));")
