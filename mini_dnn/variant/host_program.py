@@ -107,7 +107,7 @@ class HostProgram:
         if planned.scratch:
             lines += ["", "// Scratch."]
             lines += [_declaration(name, array) for name, array in planned.scratch.items()]
-        lines += ["", "// Random values, uniform from the one number to the other."]
+        lines += ["", "// Random values, uniformly distributed between the two numbers."]
         for sequence, (name, array) in enumerate(problem.named("in", "weight").items(), 1):
             later = planned.copies_itself and array.role == "in" and array.split
             span = self.exercise.spans[name]
