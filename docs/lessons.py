@@ -261,7 +261,7 @@ def colour_of_step(record: np.void, names: Sequence[str]) -> str:
 
 
 def timeline(axes: Axes) -> None:
-    """The steps of a block of layers/custom while its copies are under way."""
+    """The steps of a block of layers/custom while its copies are in flight."""
     kernel = next(kernel for kernel in counted("layers/custom", "conv2", 4) if kernel.name == "conv")
     trace = kernel.traces[0]
     records, begin, end = trace.records, trace.steps.begin, trace.steps.end
@@ -269,7 +269,7 @@ def timeline(axes: Axes) -> None:
     way = flights(records, trace.steps, names)
     first, last = 160, 1160
     scale = 860 / (last - first)
-    title = "layers/custom: the steps of a block's four warps, and its copies on their way"
+    title = "layers/custom: the steps of a block's four warps, and its copies in flight"
     axes.text(20, 118, title, color=INK, weight="bold")
     rows = {int(warp): 92 - 17 * row for row, warp in enumerate(np.unique(records["warp"]))}
     for warp, y in rows.items():
@@ -290,7 +290,7 @@ def timeline(axes: Axes) -> None:
         (205, CPU, "shared memory"),
         (352, PRODUCT, "tensor cores, waits for them"),
         (588, BARRIER, "waits at a barrier"),
-        (750, COPY, "copies on their way"),
+        (750, COPY, "copies in flight"),
     ):
         axes.add_patch(Rectangle((x, 14), 16, 10, facecolor=colour))
         axes.text(x + 22, 14, words, color=INK, size=11)

@@ -12,7 +12,7 @@
 ├── ``PictureError``            a picture file that is missing, damaged, too large, or not a picture
 ├── ``WeightsError``            a weights file or checkpoint that is missing, damaged, or for another network
 ├── ``CheckError``              a result that differs from its float64 reference
-└── ``UsageError``              flags of the command line that cannot be combined
+└── ``UsageError``              arguments or flags that are unknown, missing, or cannot be combined
 
 A message says what was requested, what was found, what is accepted, and the next step. For a mistyped name,
 it also says which one was probably meant: see `meant`.

@@ -157,7 +157,7 @@ def test_what_does_not_compile_says_so(tmp_path: Path) -> None:
 def test_without_nvcc_the_message_says_what_to_do(monkeypatch: pytest.MonkeyPatch, capsys: Output) -> None:
     monkeypatch.setattr("mini_dnn.device.nvcc.find_nvcc", lambda: None)
     assert main(["show", "m1", "--sass"]) == 2
-    assert "nvcc was not found: --sass shows what it makes of a kernel. Install" in capsys.readouterr().err
+    assert "nvcc was not found, but --sass shows the code that it makes. Install" in capsys.readouterr().err
 
 
 def test_without_nvdisasm_the_message_says_what_to_do(

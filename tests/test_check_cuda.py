@@ -115,8 +115,8 @@ class TestVerb:
         out = tmp_path / "verdict.json"
         words = ["--impl", "attention/v9", "--shapes", "1,1,65,64,fp16", "--json", str(out)]
         assert main(["check", "--device", "cuda", *words]) == 0
-        note = "does not see what the copy engine writes through a tensor map: to initcheck, o is filled"
-        assert f"note: compute-sanitizer {note}" in capsys.readouterr().out
+        note = "what the copy engine writes through a tensor map, so before initcheck o is filled"
+        assert f"note: compute-sanitizer does not see {note}" in capsys.readouterr().out
         assert note in json.loads(out.read_text())["note"]
         assert check("--impl", "m1") == 0
         assert "note: " not in capsys.readouterr().out

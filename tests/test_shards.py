@@ -62,7 +62,7 @@ def test_archives_that_cannot_be_read(tmp_path: Path) -> None:
             file.addfile(member)
     (tmp_path / "sum.tar").write_bytes(whole.replace(b"1.png", b"l.png"))
     for name, says, expected in (
-        ("cut.tar", "ends before its end|archive is truncated or damaged", [False, True, True]),
+        ("cut.tar", "archive is truncated", [False, True, True]),
         ("words.tar", "archive is truncated or damaged", [True]),
         ("sum.tar", "archive is truncated or damaged", [False, True]),
         ("-.tar", "archive is truncated or damaged", [False, True]),

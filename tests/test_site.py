@@ -50,6 +50,8 @@ def test_the_site_is_whole_and_needs_nothing_else(site: Path, request: pytest.Fi
     for name in ("index", "docs/roofline", "milestones/m3/index", "ladders/gemm/index", "docs/glossary"):
         assert (site / f"{name}.html").is_file()
     assert "max_shared_bytes" in (site / "api/mini_dnn.variant.variant.html").read_text()
+    assert "open_device" in (site / "api/mini_dnn.html").read_text()
+    assert "mini_dnn.softmax" in (site / "api/mini_dnn.html").read_text()
     assert "conv_fused" in (site / "milestones/m3/fusion/kernel.cu.html").read_text()
     for page in site.rglob("*.html"):
         assert not LOADED.search(page.read_text()), page

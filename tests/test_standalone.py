@@ -47,11 +47,11 @@ int main() {
   harness::Buffer<half> d_b({1, 67, 129});
   harness::Buffer<float> d_c({1, 130, 129});
 
-  // Random values, uniform from the one number to the other.
+  // Random values, uniformly distributed between the two numbers.
   d_a.draw(1, -1.72f, 1.72f).upload();
   d_b.draw(2, -1.74f, 1.74f).upload();
 
-  // More shared memory than the usual 48 KB has to be asked for.
+  // By default, a block may have only 48 KB of shared memory.
   CUDA_CHECK(cudaFuncSetAttribute(gemm, cudaFuncAttributeMaxDynamicSharedMemorySize, 98304));
 
   auto steps = [&] {

@@ -7,6 +7,7 @@ Formulas become MathML, which browsers draw without a script, both in ``math`` f
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,9 @@ from typing import Any
 from latex2mathml.converter import convert
 from mkdocs.structure.files import File, Files
 from mkdocs.utils import get_relative_url
+
+import mini_dnn
+from mini_dnn import ops
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -76,7 +80,8 @@ def on_files(files: Files, config: Any) -> Files:
     modules = "\n".join(f"- [{title}]({name}.md): `{name}`" for name, title in API.items())
     files.append(File.generated(config, "api/index.md", content=f"# API\n\n{modules}\n"))
     for name, title in API.items():
-        files.append(File.generated(config, f"api/{name}.md", content=f"# {title}\n\n::: {name}\n"))
+        more = _functions() if name == "mini_dnn" else ""
+        files.append(File.generated(config, f"api/{name}.md", content=f"# {title}\n\n::: {name}\n{more}"))
     return files
 
 
@@ -100,6 +105,16 @@ def on_post_page(output: str, page: Any, **_: Any) -> str:
 def on_post_template(output: str, **_: Any) -> str:
     """Write the page for addresses that do not exist."""
     return THEIR_SHIM.sub("/worker.js", output)
+
+
+def _functions() -> str:
+    """What `mini_dnn` offers: mkdocstrings does not see functions that are made when they are used."""
+    parts = ["\n::: mini_dnn.device.open_device\n"]
+    for name in ops.names():
+        function = getattr(mini_dnn, name)
+        signature = f"```python\nmini_dnn.{name}{inspect.signature(function)}\n```"
+        parts.append(f"\n## mini_dnn.{name}\n\n{signature}\n\n```text\n{inspect.getdoc(function)}\n```\n")
+    return "".join(parts)
 
 
 def _formula(source: str, *_: Any, **__: Any) -> str:

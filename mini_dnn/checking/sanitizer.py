@@ -27,8 +27,8 @@ FOUND = 86  # exit status that only means findings
 PRINT_LIMIT = 1000  # records that are printed; the summary counts all of them
 PADDING_BYTES = 4096  # after each allocation, in memcheck
 SHOWN_FINDINGS = 10
-UNSEEN = "compute-sanitizer does not see what the copy engine writes through a tensor map: to initcheck, {} "
-UNSEEN += "filled with NaN before, which a read of an element that no kernel wrote brings into the results"
+UNSEEN = "compute-sanitizer does not see what the copy engine writes through a tensor map, so before "
+UNSEEN += "initcheck {} filled with NaN; the NaN reaches the results if a kernel reads an unwritten element"
 
 LINE = re.compile(r"^=+ (?P<indent> *)(?P<text>\S.*)$")
 SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (?P<count>\d+)")

@@ -38,7 +38,7 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the file."""
     check_output("--out", args.out / FILE, force=True)
-    toolkit = require_nvcc("--cuda reads its headers").resolve().parent.parent if args.cuda else None
+    toolkit = require_nvcc("--cuda uses its headers").resolve().parent.parent if args.cuda else None
     entries = []
     for name in (*names(), *mine()):
         try:

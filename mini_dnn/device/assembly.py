@@ -103,7 +103,7 @@ def assemble(source: Path, defines: Defines, arch: int, language: str) -> list[C
     CompileError
         The file does not compile.
     """
-    nvcc = require_nvcc(f"--{language} shows what it makes of a kernel")
+    nvcc = require_nvcc(f"--{language} shows the code that it makes")
     disassembler = find_tool("nvdisasm") if language == SASS else None
     output = accepted(nvcc, source, defines, nvcc_arch(arch))
     if disassembler:

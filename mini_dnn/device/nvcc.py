@@ -46,7 +46,7 @@ def require_nvcc(why: str, instead: str = "") -> Path:
     nvcc = find_nvcc()
     if nvcc is None:
         raise DeviceError(
-            f"nvcc was not found: {why}. Install the CUDA toolkit, or put its bin folder on PATH, or set "
+            f"nvcc was not found, but {why}. Install the CUDA toolkit, or put its bin folder on PATH, or set "
             f"CUDA_HOME{instead}"
         )
     return nvcc
@@ -141,7 +141,7 @@ def build_cubin(source: Path, defines: Defines, arch: str) -> bytes:
     CompileError
         The file does not compile: see `accepted`.
     """
-    nvcc = require_nvcc("a GPU run compiles its kernels", "; --device emulator needs only g++")
+    nvcc = require_nvcc("a GPU needs kernels that it compiles", "; --device emulator needs only g++")
     return accepted(nvcc, source, defines, arch, located=False).code
 
 

@@ -139,8 +139,8 @@ class MapGeometry:
         if self.swizzle and row != self.swizzle:
             fits = f"use swizzle={row}, or " if row in SWIZZLES else ""
             return (
-                f"a row of its box {self.box} has {row} bytes, and a swizzle of {self.swizzle} bytes is for "
-                f"rows of just that: {fits}let the last side be {self.swizzle // self.itemsize}"
+                f"a row of its box {self.box} has {row} bytes, and a swizzle of {self.swizzle} bytes needs "
+                f"rows of that length: {fits}let the last side be {self.swizzle // self.itemsize}"
             )
         return ""
 

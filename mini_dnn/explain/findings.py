@@ -246,7 +246,7 @@ def _again(array: str, times: float, blocks: float) -> str:
     between = f"{blocks:.3g} blocks load each sector of {array}"
     if times < MANY_TIMES:
         return f"{between}: their tiles overlap, or several blocks use an input that one block could use."
-    within = f"The warps of a block load each sector of {array} that they need {times:.3g} times"
+    within = f"On average, the warps of a block load a sector of {array} {times:.3g} times"
     return (
         f"{within}, and {between}."
         if blocks >= MANY_BLOCKS

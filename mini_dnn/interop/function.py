@@ -1,4 +1,4 @@
-"""Operations as functions of arrays, wherever these lie: what `mini_dnn` offers to Python programs."""
+"""Operations as functions of arrays, on the host or on a GPU: what `mini_dnn` offers to Python programs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Function:
     Parameters
     ----------
     operation
-        The operation. Its arguments are those of the function ``of``; see `mini_dnn.interop.document`.
+        The operation. The arguments of a call are those of its ``of``; see `mini_dnn.interop.document`.
     """
 
     def __init__(self, operation: Operation) -> None:
@@ -90,8 +90,9 @@ class Function:
 
         Returns
         -------
-        The output, or a tuple if there are several. It is ``out`` if that is an array. If arrays are given
-        without the axis of the batch, it has none.
+        Any
+            The output, or a tuple if there are several. It is ``out`` if that is an array. If arrays are
+            given without the axis of the batch, it has none.
 
         Raises
         ------

@@ -32,7 +32,7 @@ def check_host(held: Mapping[str, Any], device: Any) -> None:
     for name, value in held.items():
         if isinstance(value, np.ma.MaskedArray):
             raise ShapeError(
-                f"{name} is a masked array, and kernels know no masks; pass {name}.filled(0) or {name}.data"
+                f"{name} is a masked array, which is not supported; pass {name}.filled(0) or {name}.data"
             )
     if not isinstance(device, str) and not hasattr(device, "arch"):
         raise UsageError(

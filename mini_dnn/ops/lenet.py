@@ -91,7 +91,8 @@ def arrays_of(images: np.ndarray, *weights: np.ndarray) -> tuple[LenetBatch, Arr
     images
         (N, 1, 86, 86) float32 or uint8, or (N, 1, 28, 28) uint8. Bytes are divided by 255.
     weights
-        The arrays of `WEIGHTS`, float32. The output is (N, 10) float32: probabilities.
+        The six arrays of `mini_dnn.ops.lenet.WEIGHTS`, float32, in its order. The output is
+        (N, 10) float32: probabilities.
 
     Raises
     ------

@@ -140,8 +140,17 @@ def arrays_of(
     others
         In this order: the moments of x with ``norm=True``, the residual if there is one, weights (n, k)
         float16, and the bias (n,) float32. The output is (N, T, n) float16 or float32.
-    act, residual, norm, moments, out
-        See `LinearShape`.
+    act
+        The activation: ``"none"`` or ``"gelu"``.
+    residual
+        The array that is added at the end: ``"none"``; ``"full"``, like the output; or ``"shared"``, (T, n),
+        which is added to each entry of the batch.
+    norm
+        Whether the layer norm of x is part of the layer; see `mini_dnn.ops.linear_shape.LinearShape`.
+    moments
+        Whether the moments of the output are a second output.
+    out
+        Type of the output: ``"fp16"`` or ``"fp32"``.
 
     Raises
     ------

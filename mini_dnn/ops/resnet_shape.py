@@ -131,9 +131,11 @@ def arrays_of(
     images
         (N, channels, side, side) float32 or float16, which are normalised, or uint8.
     weights
-        See above, float32. The output is (N, classes) float32: scores.
+        The trained arrays, float32, in the order of torchvision's state dict, without
+        ``num_batches_tracked``. If images are uint8, the mean and the deviation of each channel come first.
+        The output is (N, classes) float32: scores.
     blocks, strides
-        See `ResNetShape`. The number of blocks determines which array is which.
+        For each of the four stages, the number of its blocks and the stride of its first block.
 
     Raises
     ------

@@ -140,8 +140,11 @@ def arrays_of(images: np.ndarray, *weights: np.ndarray, heads: int) -> tuple[Vit
 
     Parameters
     ----------
-    images, weights
-        See above, float32; images may be float16 or uint8. The output is (N, classes) float32: probabilities.
+    images
+        (N, channels, side, side) float32, float16 or uint8. Bytes are divided by 255.
+    weights
+        The trained arrays, float32, in the order of `mini_dnn.ops.vit.VitShape.weights`. The output is
+        (N, classes) float32: probabilities.
     heads
         The number of heads of each block, which the weights do not determine.
 

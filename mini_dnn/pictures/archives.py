@@ -46,7 +46,7 @@ class Member:
             file.seek(self.offset)
             found = file.read(self.size)
         if len(found) < self.size:
-            raise OSError(errno.EIO, "the archive ends before its end", str(self.archive))
+            raise OSError(errno.EIO, "the archive is truncated: it ends in this picture", str(self.archive))
         return found
 
 

@@ -80,7 +80,7 @@ def _timeline(entries: Sequence[Entry]) -> Table:
 
 def _variant(own: Sequence[Entry], op_times: Compared, counters: Compared) -> list[Block]:
     """The idea, the expectation, the evidence and the result of one variant, from its own entries."""
-    found: list[Block] = [Heading(2, own[0].variant), Text(f"Choice: {own[-1].idea or NOT_THERE}")]
+    found: list[Block] = [Heading(2, own[0].variant), Text(f"Idea: {own[-1].idea or NOT_THERE}")]
     expected = [words for words, _ in groupby(entry.expected for entry in own) if words]
     if len(expected) == 1:
         found.append(Text(f"Expected: {expected[0]}"))

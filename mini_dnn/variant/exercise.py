@@ -34,7 +34,7 @@ QUESTIONS = {
     "are there? Which of the two takes longer?",
     "Gain": "How much faster than {parent} do you expect it to be, and why? Write it down before you "
     "measure.",
-    "Limits": "Which problems can it not do, or does it do badly?",
+    "Limits": "Which problems does it not support, and for which is it slow?",
     "Hazards": "Which threads read what others wrote? What orders them?",
 }
 WIDTH = 118

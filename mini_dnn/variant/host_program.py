@@ -107,7 +107,7 @@ class HostProgram:
         if planned.scratch:
             lines += ["", "// Scratch."]
             lines += [_declaration(name, array) for name, array in planned.scratch.items()]
-        lines += ["", "// Random values, uniform from the one number to the other."]
+        lines += ["", "// Random values, uniformly distributed between the two numbers."]
         for sequence, (name, array) in enumerate(problem.named("in", "weight").items(), 1):
             later = planned.copies_itself and array.role == "in" and array.split
             span = self.exercise.spans[name]
@@ -127,7 +127,7 @@ class HostProgram:
         """The steps before the first run."""
         lines = []
         if large := {k: n for k, n in self.planned.shared_bytes.items() if n > DEFAULT_SHARED_BYTES}:
-            lines += ["", "// More shared memory than the usual 48 KB has to be asked for."]
+            lines += ["", "// By default, a block may have only 48 KB of shared memory."]
             attribute = "cudaFuncAttributeMaxDynamicSharedMemorySize"
             for kernel, size in large.items():
                 lines += _call("CUDA_CHECK(cudaFuncSetAttribute(", [kernel, attribute, str(size)], "));")

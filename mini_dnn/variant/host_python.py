@@ -100,7 +100,7 @@ class PythonProgram:
         for kernel, size in self.planned.shared_bytes.items():
             yield f'{_kernel(kernel)} = module.get_function("{kernel}")'
             if size > DEFAULT_SHARED_BYTES:
-                yield f"{_kernel(kernel)}.max_dynamic_shared_size_bytes = {size}  # more has to be asked for"
+                yield f"{_kernel(kernel)}.max_dynamic_shared_size_bytes = {size}  # the default is 48 KB"
 
     def _buffers(self) -> Iterator[str]:
         problem = self.planned.problem

@@ -16,7 +16,8 @@ class TensorMap:
     """Boxes of a buffer for tensor copies (``ptx::tensor_load``, ``ptx::tensor_store``).
 
     The parameter of the kernel is ``const __grid_constant__ ptx::TensorMap``. Elements of a box outside of
-    the shape are read as zeros and are not written. A box starts at a multiple of 16 bytes of its row.
+    the shape are read as zeros and are not written. A box starts at a multiple of 16 bytes of its row. Tensor
+    copies need ``min_arch=90``.
 
     Parameters
     ----------

@@ -272,7 +272,7 @@ class _Run:
 
     def _bury(self, one: _Chunk) -> None:
         """Handle the death of a worker: its current item may be the cause, but not later ones."""
-        words = str(one.future.exception() or "its worker ended without a word")
+        words = str(one.future.exception() or "its worker ended without a message")
         items = list(one.items.values())
         if self._engine.is_final(words):
             self.found.failures |= {item.name: words for item in items}

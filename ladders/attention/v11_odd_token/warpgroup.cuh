@@ -206,7 +206,7 @@ struct Warpgroup {
     turn.ask();
     release();
     const int own = was_split ? (blocks - group + GROUP_COUNT - 1) / GROUP_COUNT : blocks;
-    const int after = was_split ? blocks - 1 - group - (own - 1) * GROUP_COUNT : 0;  // blocks behind the last own one
+    const int after = was_split ? blocks - 1 - group - (own - 1) * GROUP_COUNT : 0;  // blocks after its own last one
     const bool shorter = LAST != BLOCK && after == 0;
     for (int j = shorter ? 2 : 1; j < own; j++) round<BLOCK>(j == own - 1 && !shorter);
     if (shorter) round<LAST>(true);

@@ -1,7 +1,7 @@
 // Part of kernel.cu: the order of tiles, and their rows.
 
 // 64 rows of an eighth: rows e + 8 q, e + 8 (q + 1), ... of a and c. All of them start at the same place in a piece of
-// 16 bytes: `shift` elements behind a multiple of 16 bytes.
+// 16 bytes: `shift` elements after a multiple of 16 bytes.
 struct Unit {
   int eighth, row, shift;  // e, q
 };

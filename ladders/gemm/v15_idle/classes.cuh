@@ -1,6 +1,6 @@
 // Part of kernel.cu: which rows a tile has.
 
-// Rows of a class: rows e + PERIOD q, e + PERIOD (q + 1), ... of a and c. All of them start `shift` elements behind a
+// Rows of a class: rows e + PERIOD q, e + PERIOD (q + 1), ... of a and c. All of them start `shift` elements after a
 // multiple of PERIOD elements.
 struct Unit {
   int of, row, shift;  // e, q

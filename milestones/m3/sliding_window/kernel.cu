@@ -11,11 +11,12 @@
 //           columns. It keeps the filters and all its accumulators in registers, and continues with the same rows of
 //           image n + gridDim.z: the filters are loaded once for several images.
 //           C, M, R, S and the tiles are compile-time constants; H, W and the batch are not. Layers whose tiles exceed
-//           shared memory are processed in chunks of channels, filter rows and filter columns; layer 1 needs one chunk.
+//           shared memory or registers are processed in chunks of channels, filter rows and filter columns. Each of the
+//           course's layers is one chunk.
 // Roofline  bytes 4 (N C H W + M K + N M P Q); 0.31 and 0.23 ms at 4.3 TB/s for the course's layers, N = 10,000. FLOPs
-//           on the tensor cores with padding (M to 8 or 16, Q to TILE_Q, S to 8): 0.09 + 0.12 TFLOP, less than 0.3 ms
-//           in total. Instructions are the limit. Each pair of inputs is stored to shared memory 8 times, once per
-//           shift, and those of halo rows again by the next block. Each result also passes through shared memory.
+//           on the tensor cores with padding (M to 8 or 16, Q to TILE_Q, S to 8): 0.08 + 0.12 TFLOP, less than 0.3 ms
+//           in total. Shared memory is the limit. Each pair of inputs is stored there 8 times, once per shift, and
+//           those of halo rows again by the next block. Each result also passes through it.
 // Gain      over m3/stack_2: 14 copies of each input into shared memory instead of 49, two sevenths, or about a third
 //           with Q padded to whole tiles. Shared memory is read about a quarter as often, and filters are read once for
 //           8 images.

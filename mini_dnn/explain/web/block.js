@@ -1,7 +1,7 @@
 // The block view: warps as rows, instructions from left to right.
 const ROW = 16, TOP = 18, GUTTER = 34;
 const GROUPS = [["load", "global load", "--load"], ["store", "global store", "--store"], ["shared", "shared memory", "--shared"],
-  ["copy", "copy, and its way", "--copy"], ["product", "product or function of a warp", "--product"],
+  ["copy", "copy in flight", "--copy"], ["product", "product or function of a warp", "--product"],
   ["barrier", "barrier", "--barrier"], ["wait", "waits", "--wait"]];
 function group_of(b, i) {
   const kind = KINDS[b.kind[i]], space = SPACES[b.space[i]];

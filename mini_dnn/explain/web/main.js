@@ -1,4 +1,4 @@
-// What is chosen, and what has to be shown anew.
+// What is chosen, and what has to be shown again.
 function choose(changes) {
   Object.assign(state, { record: 0 }, changes);
   if (changes.variant !== undefined && changes.kernel === undefined) state.kernel = busiest(variant());

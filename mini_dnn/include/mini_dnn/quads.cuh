@@ -164,7 +164,7 @@ __device__ __forceinline__ void multiply_split(const Filter& high, const Filter&
 }
 
 // Assigns the 8 columns of a product to an image of `columns` quad columns, divided into `strips` of rows: 8 columns of
-// one strip or, if fewer than 8 are left at the edge, 2 or 4 columns of several strips.
+// one strip or, if at most 4 are left at the edge, 2 or 4 columns of several strips.
 struct Jobs {
   int strips, columns, full, width, count;
   __device__ Jobs(int strips, int columns) : strips(strips), columns(columns) {

@@ -24,7 +24,7 @@ constexpr int COLUMNS = 14, WINDOWS = 32, ROWS = 4, OUT_ROWS = ROWS / 2;  // of 
 constexpr int THREADS = 128, BLOCKS = 4, CHANNELS = 64, EIGHTS = 9;
 // The rows of the image in a step, and those of them that the previous step did not have.
 constexpr int IMAGE_ROWS = 2 * ROWS + 5, NEW_ROWS = 2 * ROWS;
-constexpr int SPARE = 4;  // units behind the last row that are read but not used
+constexpr int SPARE = 4;  // units after the last row that are read but not used
 constexpr int EVEN = (IMAGE_ROWS + 1) / 2 * WINDOWS + SPARE, ODD = IMAGE_ROWS / 2 * WINDOWS + SPARE;
 constexpr int BUFFER = EVEN + ODD;  // units of 16 bytes: two pixels
 constexpr int STAGED_BYTES = OUT_ROWS * COLUMNS * CHANNELS * 2;
@@ -130,7 +130,7 @@ __device__ __forceinline__ void multiply(float (&d)[ROWS * 4][4], const char* we
   ptx::wgmma_commit();
 }
 
-// Windows before the convolution's first column or behind its last one must not affect a maximum.
+// Windows before the convolution's first column or after its last one must not affect a maximum.
 __device__ __forceinline__ void leave_out(float (&d)[ROWS * 4][4], int left, int conv_side) {
   const int t = threadIdx.x % 4, first = 2 * left - 1;
   if (left == 0 && t == 0) {
@@ -153,7 +153,7 @@ __device__ __forceinline__ void pool(const float (&d)[ROWS * 4][4], float (&abov
   const int lane = threadIdx.x % 32, t = lane % 4, next = lane / 4 * 4 + (t + 1) % 4;
 #pragma unroll
   for (int p = 0; p < OUT_ROWS; p++) {
-    float most[5][4];  // maxima over three rows, for eight columns each; behind the last columns there are none
+    float most[5][4];  // maxima over three rows, for eight columns each; there are none after the last columns
 #pragma unroll
     for (int g = 0; g < 4; g++)
 #pragma unroll

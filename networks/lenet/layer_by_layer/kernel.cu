@@ -8,7 +8,7 @@
 //           convolutions need two loads per FMA: 7 and 19 ms, as m1/direct.
 // Gain      over m1/direct with the rest of the network on the host: no copies of both layers' x and y, 2.3 GB or 42 ms
 //           at 55 GB/s, and no other layers on a CPU.
-// Limits    sizes are compile-time constants, as in models/lenet.py. The number of blocks, N C P Q / THREADS, is below
+// Limits    sizes are compile-time constants, as in models/lenet.py. The number of blocks, N M P Q / THREADS, is below
 //           2^31.
 // Hazards   none: threads share nothing, and a launch starts after the previous one has ended.
 // Source    LeCun et al., "Gradient-based learning applied to document recognition", 1998.

@@ -15,9 +15,9 @@
 //           are read from shared memory instead of caches.
 // Limits    55,184 bytes of shared memory per block: one block per multiprocessor on sm_75, two (by registers) on
 //           others.
-// Hazards   one barrier waits until the image has arrived, and another one until pool1 is complete. Windows at the
-//           lower and right edges are truncated: rows and columns beyond the map are not read, and their results are
-//           ignored.
+// Hazards   in features, one barrier waits until the image is complete, and another one until pool1 is. In classify,
+//           one waits until the tiles are complete, and another one until they have been read. Windows at the lower and
+//           right edges are truncated: rows and columns beyond the map are not read, and their results are ignored.
 // Source    CUDA C++ Programming Guide, "Shared Memory", "Warp Shuffle Functions"; the resizing computes what Pillow
 //           does with bytes (Resample.c), so that both give the same pixels.
 #ifdef RESIZE

@@ -28,7 +28,7 @@ def refuses(s: ResNetShape) -> str:
 
 
 def stage_layers(s: ResNetShape) -> list[list[Layer]]:
-    """The convolutions behind the stem, stage by stage."""
+    """The convolutions after the stem, stage by stage."""
     layers = [layer for layer, _ in residual.layers(s)]
     ends = [2 * sum(s.sizes.blocks[: i + 1]) for i in range(len(s.sizes.blocks))]
     return [layers[end - 2 * count : end] for end, count in zip(ends, s.sizes.blocks, strict=True)]

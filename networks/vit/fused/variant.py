@@ -35,7 +35,7 @@ def plain(s: VitShape) -> list[str]:
 
 
 def scratch(s: VitShape) -> dict[str, Any]:
-    """Tokens, results of a block's steps, class tokens behind the last attention, weights in halves."""
+    """Tokens, results of a block's steps, class tokens after the last attention, weights in halves."""
 
     def halves(*shape: int) -> Array:
         return Array(shape, "float16")

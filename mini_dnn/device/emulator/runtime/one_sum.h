@@ -9,7 +9,7 @@
 
 namespace emulator::sums {
 
-constexpr int PLACES = 25;                                 // binary places behind the point that a term keeps
+constexpr int PLACES = 25;                                 // binary places after the point that a term keeps
 constexpr int OF_A_ZERO = -133;                            // the exponent by which a term of zero is aligned
 constexpr int LEAST_OF_HALF = -14, LEAST_OF_FLOAT = -126;  // exponents of the smallest normal numbers
 constexpr int MAX_K = 16;
