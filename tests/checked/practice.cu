@@ -309,12 +309,3 @@ extern "C" __global__ void arrives_before_it_is_made(const float* x, float* y, f
   ptx::mbarrier_wait(&full, 0);
   y[threadIdx.x] = tile[63 - threadIdx.x];
 }
-
-// launch: 1, 64
-extern "C" __global__ void tile_for_a_warp(const float* x, float* y, float* part, int* flags) {
-  __shared__ float row[64];
-  const auto tile = cg::tiled_partition<16>(cg::this_thread_block());
-  row[threadIdx.x] = x[threadIdx.x];
-  tile.sync();
-  y[threadIdx.x] = row[threadIdx.x ^ 16];  // expect: race
-}
