@@ -1,9 +1,7 @@
 // Mistakes that students make, and mistakes in kernels of libraries.
-#include <cooperative_groups.h>
 #include <cuda_fp16.h>
 #include <mini_dnn/ptx.cuh>
 #include <mma.h>
-namespace cg = cooperative_groups;
 using namespace nvcuda;
 
 // launch: 1, 32
