@@ -91,9 +91,7 @@ def sets_of(problem: Any) -> int:
 
 
 @contextmanager
-def chain(
-    name: str, planned: Planned, arrays: Arrays, device: Device, check: Check | None
-) -> Iterator[Candidate]:
+def chain(name: str, planned: Planned, arrays: Arrays, device: Device, check: Check) -> Iterator[Candidate]:
     """Yield a graph with one product per set of operands. The last result is checked."""
     problem = planned.problem
     with ExitStack() as stack:
@@ -117,12 +115,9 @@ def chain(
 
         graph = device.capture(work)
         stack.callback(graph.free)
-        wrong = ""
-        if check:
-            verdict = check(planned, arrays, outputs_of(executions[-1], problem, device))
-            print(f"  {name:34s} {verdict}", flush=True)
-            wrong = "" if verdict.ok else verdict.found
-        yield Candidate(name, graph, len(executions), wrong)
+        verdict = check(planned, arrays, outputs_of(executions[-1], problem, device))
+        print(f"  {name:34s} {verdict}", flush=True)
+        yield Candidate(name, graph, len(executions), "" if verdict.ok else verdict.found)
 
 
 def share(execution: Execution, other: Execution, names: Iterable[str]) -> None:
@@ -196,7 +191,7 @@ def measure(
     impl: Sequence[str],
     modes: Sequence[Mode],
     device: Device,
-    check: Check | None,
+    check: Check,
 ) -> list[Row]:
     """Measure one problem: every variant that supports it, in every mode."""
     print(f"{problem}: {sets_of(problem)} sets", flush=True)
@@ -258,7 +253,6 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument(
         "--modes", type=some_of(MODES), default="burst,sustained", help="default: %(default)s"
     )
-    parser.add_argument("--no-check", action="store_true", help="do not check results")
     add_out(parser)
     return parser
 
@@ -271,7 +265,6 @@ def main(words: Sequence[str] | None = None) -> int:
     if not given.shapes and not given.random:
         raise UsageError("no product to measure; name one with --shapes, or a number with --random")
     columns = np.random.default_rng(given.seed)
-    whole, brief = (None, None) if given.no_check else (compare, partial(audit, columns))
     rows: list[Row] = []
     with closing(open_device("cuda")) as device:
         problems = [OPERATION.parse(text) for text in given.shapes]
@@ -279,10 +272,10 @@ def main(words: Sequence[str] | None = None) -> int:
         build_ahead([*problems, *(problem for problem, _ in chosen)], impl, device)
         about = head(impl, note=NOTE, device=device.description)
         for problem in problems:
-            rows += measure(problem, OPERATION.inputs(problem, 0), impl, modes, device, whole)
+            rows += measure(problem, OPERATION.inputs(problem, 0), impl, modes, device, compare)
             write(given.out, {**about, "rows": rows})  # after each one, in case that the run is interrupted
         for problem, arrays in chosen:
-            rows += measure(problem, arrays, impl, [QUICK], device, brief)
+            rows += measure(problem, arrays, impl, [QUICK], device, partial(audit, columns))
             write(given.out, {**about, "rows": rows})
     return status_of_rows(rows, "problem")
 

@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from uneven import SPREADS, ZEROS, uneven
 
 from mini_dnn import ops
 from mini_dnn.device import Device
@@ -20,6 +19,18 @@ ALL = (*NAMES, "gemm/v18_thirds")  # the last one does not examine lines
 FAR = 15  # the distance of a zero from the largest element, in powers of two
 EXTREME, SPREAD = 1 << 30, 16
 OPERATION = ops.find("gemm")
+SPREADS = (8, 17, 21, 25, 29, 35, 66)  # a large element is about 2**spread times as large as the others
+ZEROS = 200  # instead of a spread: the large elements of a meet zeros
+
+
+def uneven(problem: GemmShape, spread: int) -> Arrays:
+    """The largest element of each row of a meets the least one of each column of b; neither is transposed."""
+    rng = np.random.default_rng(spread)
+    small, least = np.float32(2.0 ** -min(spread, 66)), np.float32(0 if spread == ZEROS else 2.0**-spread)
+    a = small * (1 + rng.random(problem.arrays["a"].shape, np.float32))
+    b = 1 + rng.random(problem.arrays["b"].shape, np.float32)
+    a[:, :, 0], b[:, 0] = 1, least
+    return {"a": a, "b": b}
 
 
 @pytest.mark.parametrize("name", ALL)

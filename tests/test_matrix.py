@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from convolutions import runnable
 
 from mini_dnn import ops
 from mini_dnn.device import Device
@@ -70,10 +71,7 @@ def compared(variant: Variant, problem: Any, outputs: Arrays) -> Comparison:
 
 def solve(variant: Variant, problem: Any, device: Device) -> Result:
     """Return the result; skip the test with a reason if this device cannot run the variant."""
-    if variant.needs_gpu and not device.has_clock:
-        pytest.skip(f"{variant.name} needs a GPU: {variant.needs_gpu}")
-    if device.arch < variant.min_arch:
-        pytest.skip(f"{variant.name} needs sm_{variant.min_arch}, the device is sm_{device.arch}")
+    runnable(variant.name, device)
     return run(variant, problem, given(variant.op, problem), device)
 
 

@@ -19,10 +19,8 @@ SOURCE = "wgmma.cu"
 
 
 @pytest.fixture
-def kernels(device: Device) -> Kernels:
-    if device.arch != 90:
-        pytest.skip(f"products of a warpgroup need sm_90a, the device is sm_{device.arch}")
-    return Kernels(device, SOURCE)  # type: ignore[arg-type]
+def kernels(on_hopper: Device) -> Kernels:
+    return Kernels(on_hopper, SOURCE)  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -90,7 +90,7 @@ def texts(source: Path) -> list[str]:
 
 
 def host_halves() -> dict[str, Path]:
-    """The modules that decide what is launched, by name: plans, and the tiling of convolutions."""
+    """The modules that decide what is launched, by name. Others define problems, plans and variants."""
     files = (*PACKAGE.glob("quads.py"), *sorted(PACKAGE.glob("plans/[a-z]*.py")))
     return {".".join(("mini_dnn", *file.relative_to(PACKAGE).with_suffix("").parts)): file for file in files}
 

@@ -1,9 +1,7 @@
 // Mistakes that students make, and mistakes in kernels of libraries.
-#include <cooperative_groups.h>
 #include <cuda_fp16.h>
 #include <mini_dnn/ptx.cuh>
 #include <mma.h>
-namespace cg = cooperative_groups;
 using namespace nvcuda;
 
 // launch: 1, 32
@@ -308,13 +306,4 @@ extern "C" __global__ void arrives_before_it_is_made(const float* x, float* y, f
   ptx::mbarrier_arrive(&full);  // expect: fault
   ptx::mbarrier_wait(&full, 0);
   y[threadIdx.x] = tile[63 - threadIdx.x];
-}
-
-// launch: 1, 64
-extern "C" __global__ void tile_for_a_warp(const float* x, float* y, float* part, int* flags) {
-  __shared__ float row[64];
-  const auto tile = cg::tiled_partition<16>(cg::this_thread_block());
-  row[threadIdx.x] = x[threadIdx.x];
-  tile.sync();
-  y[threadIdx.x] = row[threadIdx.x ^ 16];  // expect: race
 }

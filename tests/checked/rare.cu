@@ -59,26 +59,6 @@ extern "C" __global__ void one_atomic_for_each_key(const float* x, float* y, flo
   y[key * 64 + first + __popc(mine & ((1u << lane) - 1))] = x[threadIdx.x];
 }
 
-// launch: 1, 64
-extern "C" __global__ void groups_with_nothing_in_them(const float* x, float* y, float* part, int* flags) {
-  __shared__ __align__(16) float tile[3][256];
-  const int t = threadIdx.x;
-  auto load = [&](int i) {
-    if (i < 4) ptx::cp_async<16>(&tile[i % 3][4 * t], x + 256 * i + 4 * t);
-    ptx::cp_async_commit();
-  };
-  load(0);
-  load(1);
-  float sum = 0.0f;
-  for (int i = 0; i < 4; i++) {
-    ptx::cp_async_wait<1>();
-    __syncthreads();
-    load(i + 2);
-    sum += tile[i % 3][(4 * t + 5) % 256];
-  }
-  y[t] = sum;
-}
-
 // Nothing is read if nothing is valid, whatever the address is.
 // launch: 1, 64
 extern "C" __global__ void copies_of_nothing(const float* x, float* y, float* part, int* flags) {

@@ -309,16 +309,6 @@ extern "C" __global__ void fence_of_the_block(const float* x, float* y, float* p
   }
 }
 
-// launch: 3, 64
-extern "C" __global__ void lock_opened_without_fence(const float* x, float* y, float* part, int* flags) {
-  if (threadIdx.x == 0) {
-    while (atomicCAS(flags, 0, 1) != 0) {
-    }
-    flags[1] += 1;  // expect: race
-    atomicExch(flags, 0);
-  }
-}
-
 // launch: 1, 64
 extern "C" __global__ void halves_of_another_warp(const float* x, float* y, float* part, int* flags) {
   __shared__ half h[64];

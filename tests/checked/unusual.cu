@@ -37,19 +37,6 @@ extern "C" __global__ void pipeline_of_copies(const float* x, float* y, float* p
   y[t] = sum;
 }
 
-// launch: 3, 64
-extern "C" __global__ void blocks_that_stay(const float* x, float* y, float* part, int* flags) {
-  __shared__ int tile;
-  for (;;) {
-    if (threadIdx.x == 0) tile = atomicAdd(flags, 1);
-    __syncthreads();
-    const int mine = tile;
-    __syncthreads();
-    if (mine >= 13) return;
-    y[mine * 64 + threadIdx.x] = x[mine * 64 + threadIdx.x];
-  }
-}
-
 // Each block looks back until it finds the sum of everything before it.
 // launch: 6, 32
 extern "C" __global__ void look_back(const float* x, float* y, float* part, int* flags) {
@@ -153,20 +140,6 @@ extern "C" __global__ void last_one_again(const float* x, float* y, float* part,
   const int i = min(int(threadIdx.x), 49);
   const float value = x[i] * x[i];
   if (threadIdx.x < 50) y[i] = value;
-}
-
-// launch: 4, 64
-extern "C" __global__ void last_block_adds(const float* x, float* y, float* part, int* flags) {
-  __shared__ bool last;
-  part[blockIdx.x * 64 + threadIdx.x] = x[blockIdx.x * 64 + threadIdx.x];
-  __threadfence();
-  __syncthreads();
-  if (threadIdx.x == 0) last = atomicInc((unsigned*)flags, gridDim.x - 1) == gridDim.x - 1;
-  __syncthreads();
-  if (!last) return;
-  float sum = 0.0f;
-  for (int b = 0; b < 4; b++) sum += part[b * 64 + threadIdx.x];
-  y[threadIdx.x] = sum;
 }
 
 // A barrier of all blocks, for which each waits.
