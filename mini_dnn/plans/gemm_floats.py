@@ -9,14 +9,8 @@ from math import inf
 from mini_dnn.ops.gemm import GemmShape
 from mini_dnn.variant import ceil_div
 
-AT_ONCE = {
-    1: 132,
-    2: 66,
-    3: 40,
-    4: 30,
-    6: 16,
-    8: 14,
-}  # clusters that an H100 or H200 runs at once, by their blocks
+# Clusters that an H100 or H200 runs at once, by the number of their blocks
+AT_ONCE = {1: 132, 2: 66, 3: 40, 4: 30, 6: 16, 8: 14}
 
 
 def in_fours(p: GemmShape, number: int) -> bool:
@@ -30,10 +24,7 @@ THIRDS_ROWS = 64  # of c in a block
 THIRDS_K = 64  # terms of a sum in a step
 THIRDS_START = {64: 2.9, 128: 3.9}  # of a round without steps, by the columns of a tile
 THIRDS_STEP = {64: 0.95, 128: 1.48}
-THIRDS_STEP_ALONE = {
-    64: 1.15,
-    128: 1.55,
-}  # if only one tile needs each float of a or of b
+THIRDS_STEP_ALONE = {64: 1.15, 128: 1.55}  # if only one tile needs each float of a or of b
 THIRDS_APART = 1.3  # factor of a step if lines do not consist of aligned fours
 THIRDS_SHARE = 0.95  # more if the blocks of a cluster share k
 
@@ -82,9 +73,9 @@ SPLIT_STEP = {64: 0.53, 128: 0.95, 192: 1.36}
 
 
 def microseconds_of_v13(p: GemmShape) -> float:
-    """The model of gemm/v13_split: both operands are split, and then products or stores take longer."""
-    rows, steps = ceil_div(p.m, SPLIT_ROWS) * p.batch, ceil_div(p.k, THIRDS_K)
-    rounds = {columns: ceil_div(rows * ceil_div(p.n, columns), AT_ONCE[1]) for columns in SPLIT_STEP}
+    """The model of the time: both operands are split, and then products or stores take longer."""
+    down, steps = ceil_div(p.m, SPLIT_ROWS) * p.batch, ceil_div(p.k, THIRDS_K)  # tiles, and steps of each
+    rounds = {columns: ceil_div(down * ceil_div(p.n, columns), AT_ONCE[1]) for columns in SPLIT_STEP}
     products = min(rounds[columns] * steps * step for columns, step in SPLIT_STEP.items())
     in_pairs = p.pitches[2] % 2 == 0  # floats are stored in pairs, or one at a time
     stores = 4 * p.batch * p.m * p.n / SPLIT_STORE_BYTES * (1 if in_pairs else 2)

@@ -13,11 +13,11 @@ THREADS = 128
 SUMS = 32  # of a thread: 4 x 8
 SIDES = (16, 32, 64)  # rows or columns of a tile of c
 TILE_K = {1: 32, 2: 64, 4: 64, 8: 64, 16: 128}  # terms of a stage, by the groups of threads that share them
-STAGES = {1: 2, 2: 2, 4: 4, 8: 6, 16: 6}
+STAGES = {1: 2, 2: 2, 4: 4, 8: 6, 16: 6}  # in shared memory, by the same
 LEAST_K = 16  # terms for which a block is worth while
 
 # The model of the time: microseconds on an H100, fitted to 1,900 times of 100 products
-START = 1.85
+START = 1.85  # of a launch that waits for the previous one
 GROUP = 0.0075  # for each group: its sums have to be added
 SHARE = 0.8  # more if the blocks of a cluster share k
 TERM = (0.0068e-3, 0.0695e-3)  # of a block, for each sum and for each row and column
@@ -53,7 +53,7 @@ class Tile:
         return 4 * max(stages * (of_a + of_b), self.groups * self.rows * (self.columns + 4))
 
     def microseconds(self, p: GemmShape) -> float:
-        """The model of the time: a block's terms, and those of further blocks of the same multiprocessor."""
+        """The model of the time: the terms of a multiprocessor's blocks, or all bytes if they take longer."""
         if self.split > 1 and p.k < LEAST_K * self.split:
             return inf
         sums, lines = self.rows * self.columns, self.rows + self.columns
