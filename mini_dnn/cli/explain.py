@@ -105,23 +105,22 @@ def _beside(args: argparse.Namespace, variant: Variant) -> list[Variant]:
 
 
 def _problem(args: argparse.Namespace, variant: Variant) -> Any:
-    """Return the requested problem, or else one that the emulator runs in seconds.
-
-    If there are some for the variant's own kernels, it is one of these.
-    """
+    """Return the requested problem, or else one for the variant's own kernels that is counted quickly."""
     at, shapes = [args.at] if args.at else None, [args.shapes] if args.shapes else None
     course = list(problems_of(variant.operation, at, shapes, args.batch, MOST).values())
     if at or shapes or args.batch:
         return course[0]
-    others = sorted(variant.operation.check, key=lambda one: one.flops, reverse=True)
-    fitting = [one for one in (*course, *others) if one.flops <= MOST_FLOPS and not variant.limit_for(one)]
-    own = (one for one in fitting if variant.solver(one) is variant)
-    chosen = next(own, (fitting or course)[0])
+    operation = variant.operation
+    small = (*operation.check, *operation.spare, *operation.particular)
+    others = sorted(small, key=lambda one: one.flops, reverse=True)
+    taken = [one for one in (*course, *others) if not variant.limit_for(one)]
+    possible = [one for one in taken if variant.solver(one) is variant] or taken or course
+    quick = [one for one in possible if one.flops <= MOST_FLOPS]
+    chosen = quick[0] if quick else min(possible, key=lambda one: one.flops)
     if chosen not in course:
-        print(
-            f"NOTE: the problems of the course would take long; using {chosen} instead (--shapes selects "
-            "another)"
-        )
+        print(f"NOTE: using {chosen}, which is quick to count (--shapes selects another)")
+    elif not quick:
+        print("NOTE: the smallest problem for its own kernels is large, so this may take some minutes")
     return chosen
 
 
