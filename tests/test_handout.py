@@ -168,6 +168,7 @@ def test_pages_lead_somewhere(handout: Path) -> None:
     assert "m3/fusion" not in readme
     assert "gemm/v3" not in pages["docs/interop.md"], "the short name of gemm/v3_registers"
     assert "run.py check --impl PATH" in readme
+    assert "run.py handout" not in readme
 
 
 def test_it_runs(handout: Path) -> None:
