@@ -140,6 +140,9 @@ def test_a_copy_without_the_final_kernel(tmp_path: Path, monkeypatch: pytest.Mon
 def test_folder_without_variant(tmp_path: Path) -> None:
     with pytest.raises(VariantError, match=r"holds no variant.py"):
         find(tmp_path)
+    unreadable = write(tmp_path / "name\udcff", MINIMAL)
+    with pytest.raises(VariantError, match=r"name\?: the name of this folder is not text in UTF-8"):
+        find(unreadable)
 
 
 @pytest.mark.parametrize(
