@@ -86,7 +86,7 @@ def status_of(work: Callable[[], int]) -> int:
         if isinstance(error, UnicodeDecodeError) and error.encoding == "utf-8":
             return _failed(f"a file is not text in UTF-8: {error}. Save it in UTF-8", WRONG_USE)
         what, cure = "a text has characters that this locale cannot represent", "Set PYTHONUTF8=1"
-        if "surrogates" in error.reason:
+        if "surrogates" in str(error):
             what, cure = "the name of a file or folder is not text in UTF-8", "Rename it"
         return _failed(f"{what}: {error}. {cure}", WRONG_USE)
     except MemoryError as error:
