@@ -223,6 +223,9 @@ def test_commands_say_what_a_handout_leaves_out(tmp_path: Path, monkeypatch: pyt
     for name in ("gemm/v99_left", "gemm/v99", "lenet/left"):
         with pytest.raises(VariantError, match=f"'{name}': this copy is a handout, which leaves it out"):
             find(name)
+    monkeypatch.setattr("mini_dnn.variant.folders.PLACES", ())
+    with pytest.raises(VariantError, match="softmax is an operation; name one of its variants. 'run"):
+        find("softmax")
     with pytest.raises(UsageError, match="is a handout itself"):
         divide(["m1"])
 

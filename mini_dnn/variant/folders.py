@@ -175,9 +175,9 @@ def _folder_of(name: str) -> Path:
         )
     if name in ops.names():
         one = default_of(name, ops.find(name).default)
+        such = f", such as {one}" if names(name) else ""  # a handout may have none
         raise VariantError(
-            f"{name} is an operation; name one of its variants, such as {one}. 'run.py list {name}' shows "
-            "them"
+            f"{name} is an operation; name one of its variants{such}. 'run.py list {name}' shows them"
         )
     full = [*names(), *mine()]
     begin = [n for n in full if n.startswith(f"{name}_")] or [n for n in full if f"/{name}_" in f"{n}_"]
