@@ -165,10 +165,9 @@ def test_pages_lead_somewhere(handout: Path) -> None:
     assert not broken_links(pages, found)
     readme = pages["README.md"]
     assert "This copy is a handout" in readme
-    assert "m3/fusion" not in readme
+    assert not [text for text in ("m3/fusion", "run.py handout") if text in readme]
     assert "gemm/v3" not in pages["docs/interop.md"], "the short name of gemm/v3_registers"
     assert "run.py check --impl PATH" in readme
-    assert "run.py handout" not in readme
 
 
 def test_it_runs(handout: Path) -> None:
@@ -223,9 +222,6 @@ def test_commands_say_what_a_handout_leaves_out(tmp_path: Path, monkeypatch: pyt
     for name in ("gemm/v99_left", "gemm/v99", "lenet/left"):
         with pytest.raises(VariantError, match=f"'{name}': this copy is a handout, which leaves it out"):
             find(name)
-    monkeypatch.setattr("mini_dnn.variant.folders.PLACES", ())
-    with pytest.raises(VariantError, match="softmax is an operation; name one of its variants. 'run"):
-        find("softmax")
     with pytest.raises(UsageError, match="is a handout itself"):
         divide(["m1"])
 

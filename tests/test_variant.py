@@ -137,6 +137,12 @@ def test_a_copy_without_the_final_kernel(tmp_path: Path, monkeypatch: pytest.Mon
         assert find(short).name == "networks/lenet/whole_v1"
 
 
+def test_an_operation_without_variants_suggests_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mini_dnn.variant.folders.PLACES", ())
+    with pytest.raises(VariantError, match=r"softmax is an operation; name one of its variants\. 'run"):
+        find("softmax")
+
+
 def test_folder_without_variant(tmp_path: Path) -> None:
     with pytest.raises(VariantError, match=r"holds no variant.py"):
         find(tmp_path)
