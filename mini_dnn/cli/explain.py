@@ -18,7 +18,7 @@ from mini_dnn.cli.common import (
     write_output,
 )
 from mini_dnn.errors import UsageError
-from mini_dnn.explain.collect import collect
+from mini_dnn.explain.collect import check_countable, collect
 from mini_dnn.explain.findings import findings
 from mini_dnn.explain.kernels import Counted
 from mini_dnn.explain.page import MARK, page
@@ -64,6 +64,8 @@ def run(args: argparse.Namespace) -> int:
     variants = [variant, *_beside(args, variant)]
     _check_page(args.out, args.force)
     problem = _problem(args, variant)
+    for one in variants:
+        check_countable(one, problem)
     shown = []
     for one in variants:
         solver = one.solver(problem)
