@@ -138,8 +138,8 @@ def _check(args: argparse.Namespace, variant: Variant) -> None:
         raise UsageError(f"--json {args.json} needs --tool emulator; --tool is {args.tool}")
     if args.out and args.tool == "emulator":
         raise UsageError(
-            f"--out {args.out} is for reports of NVIDIA's tools; the emulator writes its counters with --json "
-            "FILE"
+            f"--out {args.out} is for reports of NVIDIA's tools; the emulator writes its counters to a file "
+            "with --json FILE"
         )
     if args.gpu and args.tool != "emulator":
         raise UsageError(f"--gpu {args.gpu} needs --tool emulator; --tool is {args.tool}")
