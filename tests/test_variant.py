@@ -147,7 +147,7 @@ def test_folder_without_variant(tmp_path: Path) -> None:
     with pytest.raises(VariantError, match=r"holds no variant.py"):
         find(tmp_path)
     unreadable = write(tmp_path / "name\udcff", MINIMAL)
-    with pytest.raises(VariantError, match=r"name\?: the name of this folder is not text in UTF-8"):
+    with pytest.raises(VariantError, match=r"name\?: the name of this folder is not text in utf-8"):
         find(unreadable)
 
 

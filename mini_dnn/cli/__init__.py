@@ -87,7 +87,8 @@ def status_of(work: Callable[[], int]) -> int:
             return _failed(f"a file is not text in UTF-8: {error}. Save it in UTF-8", WRONG_USE)
         what, cure = "a text has characters that this locale cannot represent", "Set PYTHONUTF8=1"
         if "surrogates" in str(error):
-            what, cure = "the name of a file or folder is not text in UTF-8", "Rename it"
+            what = f"the name of a file or folder is not text in {sys.getfilesystemencoding()}"
+            cure = "Rename it"
         return _failed(f"{what}: {error}. {cure}", WRONG_USE)
     except MemoryError as error:
         why = f": {error}" if str(error) else ""

@@ -216,7 +216,8 @@ def _left_out() -> list[str]:
 def _load(folder: Path) -> Variant:
     file = folder / "variant.py"
     if str(folder) != (shown := str(folder).encode(errors="replace").decode()):
-        raise VariantError(f"{shown}: the name of this folder is not text in UTF-8; rename it")
+        code = sys.getfilesystemencoding()
+        raise VariantError(f"{shown}: the name of this folder is not text in {code}; rename it")
     for old, new in MOVED.items():
         sys.modules.setdefault(old, import_module(new))
     module = ModuleType(f"mini_dnn_variant {folder}")
