@@ -57,7 +57,7 @@ def largest_part(
     if fault:
         raise LimitError(
             f"{one.name} does not support {problem}: for one entry of the batch, {fault}. "
-            "Use another variant, or leave impl out: then one that supports the problem is used"
+            "Use a smaller problem or another variant; in Python, a call without impl= finds one"
         )
     if not one.fits(free, scratch_alone):
         needed = one.scratch_bytes if scratch_alone else one.nbytes
