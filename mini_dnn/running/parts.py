@@ -63,7 +63,7 @@ def largest_part(
         needed = one.scratch_bytes if scratch_alone else one.nbytes
         raise DeviceError(
             f"{one.name} needs {needed / 1e6:.1f} MB for one entry of the batch of {problem}; the device "
-            f"has {free / 1e6:.1f} MB free. Free memory, or use a variant that needs less"
+            f"has {free / 1e6:.1f} MB free. Use smaller sizes or a variant that needs less, or free memory"
         )
     low = 1  # fits, and high does not
     while high - low > 1:
