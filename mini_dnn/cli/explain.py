@@ -116,12 +116,13 @@ def _problem(args: argparse.Namespace, variant: Variant) -> Any:
     small = (*operation.check, *operation.spare, *operation.particular)
     others = sorted(small, key=lambda one: one.flops, reverse=True)
     taken = [one for one in (*course, *others) if not variant.limit_for(one)]
-    possible = [one for one in taken if variant.solver(one) is variant] or taken or course
-    quick = [one for one in possible if one.flops <= MOST_FLOPS]
-    chosen = quick[0] if quick else min(possible, key=lambda one: one.flops)
+    quick = [one for one in taken if one.flops <= MOST_FLOPS]
+    by_size = sorted(taken, key=lambda one: one.flops)
+    own = (one for one in (*quick, *by_size) if variant.solver(one) is variant)
+    chosen = next(own, (quick or by_size or course)[0])
     if chosen not in course:
         print(f"NOTE: using {chosen}, which is quick to count (--shapes selects another)")
-    elif not quick:
+    elif chosen.flops > MOST_FLOPS:
         print("NOTE: the smallest problem for its own kernels is large, so this may take some minutes")
     return chosen
 
