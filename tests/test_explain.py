@@ -178,6 +178,7 @@ def test_room_is_shared_out() -> None:
 def test_the_default_problem_is_one_for_the_variants_own_kernels(name: str, text: str) -> None:
     chosen = _problem(Namespace(at=None, shapes=None, batch=None), find(name))
     assert chosen.text.startswith(text)
+    assert not find(name).limit_for(_problem(Namespace(at=None, shapes=None, batch=1), find(name)))
 
 
 def test_a_kernel_that_fails_is_to_be_checked(monkeypatch: pytest.MonkeyPatch) -> None:

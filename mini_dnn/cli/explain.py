@@ -110,10 +110,10 @@ def _problem(args: argparse.Namespace, variant: Variant) -> Any:
     """Return the requested problem, or else one for the variant's own kernels that is counted quickly."""
     at, shapes = [args.at] if args.at else None, [args.shapes] if args.shapes else None
     course = list(problems_of(variant.operation, at, shapes, args.batch, MOST).values())
-    if at or shapes or args.batch:
+    if at or shapes:
         return course[0]
     operation = variant.operation
-    small = (*operation.check, *operation.spare, *operation.particular)
+    small = () if args.batch else (*operation.check, *operation.spare, *operation.particular)
     others = sorted(small, key=lambda one: one.flops, reverse=True)
     taken = [one for one in (*course, *others) if not variant.limit_for(one)]
     quick = [one for one in taken if one.flops <= MOST_FLOPS]
