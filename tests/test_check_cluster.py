@@ -122,6 +122,11 @@ def test_a_read_before_the_next_write(kernels: Kernels) -> None:
     }
 
 
+def test_a_copy_that_ended_a_launch_hides_nothing_in_the_next_one(kernels: Kernels) -> None:
+    found = [finding(kernels, "no_last_sync", 2, np.zeros(128, INT), np.bool_(copies)) for copies in (1, 0)]
+    assert [one.kind for one in found] == ["async", "cluster"]
+
+
 def test_global_memory_is_ordered_by_the_cluster_alone(kernels: Kernels) -> None:
     x = np.zeros(4, INT)
     kernels("hands_over", (4,), (64,), x, np.bool_(True), cluster=(2, 1, 1))
