@@ -34,7 +34,8 @@ CURES = {
     "it only lets a waiting block overwrite data that others have read",
     "block race": "let each block write its own elements (check the grid and the index), "
     "or use atomicAdd to combine the sums of several blocks; to pass a value to another block, write it, "
-    "call __threadfence(), and then set a flag with an atomic; the other block waits for the flag",
+    "call __threadfence(), and then set a flag with an atomic; the other block waits for the flag; after a "
+    "bulk_store or tensor_store, call bulk_wait<0>() first, not bulk_wait_read<0>()",
     "cluster barrier": "let all threads of all blocks of the cluster reach the barrier, outside any branch; "
     "it does not wait for threads that have returned",
     "divergence": "move the barrier out of the branch or loop: threads without work must not return "

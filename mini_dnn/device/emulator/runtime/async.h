@@ -178,7 +178,8 @@ void check_copy_started(Copy& copy);
 void check_copy_counted(const Copy& copy, const Barrier& barrier);
 void check_copy_committed(const Copy& copy);
 void check_copy_landed(const Copy& copy);  // and is no longer in flight
-void check_copy_left(const Copy& copy);    // nobody had waited for it at the end of the block
+void check_store_complete(const Copy& copy);
+void check_copy_left(const Copy& copy);  // nobody had waited for it at the end of the block
 void check_barrier_made(void* barrier, const void* call);
 void check_barrier_used(void* barrier, const char* what, const void* call);
 void note_barrier_made(Barrier& barrier);
@@ -206,6 +207,7 @@ inline void check_copy_started(Copy&) {}
 inline void check_copy_counted(const Copy&, const Barrier&) {}
 inline void check_copy_committed(const Copy&) {}
 inline void check_copy_landed(const Copy&) {}
+inline void check_store_complete(const Copy&) {}
 inline void check_copy_left(const Copy&) {}
 inline void check_barrier_made(void*, const void*) {}
 inline void check_barrier_used(void*, const char*, const void*) {}
