@@ -164,6 +164,7 @@ def test_mistakes_with_mbarriers_have_cures_of_their_own(
         ("halves_beyond_the_end", "outside shared array a 48, element 48 of 48"),
         ("barrier_skipped_by_an_early_return", "the elements that they should load are missing"),
         ("one_warp_does_not_wait", "of shared array value, without a __syncthreads() between them"),
+        ("last_of_four", "s[0][3] of shared array s 32x4, which no thread of the block has written"),
         ("last_row_of_a_halo", "which no thread of the block has written"),  # other threads return at the end
     ],
 )

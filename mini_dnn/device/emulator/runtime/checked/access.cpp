@@ -135,16 +135,17 @@ void note_halves(const Region& r) {
 }
 
 // The part of an access that is in one cell.
-void visit_part(const Region& r, size_t i, const Access& a) {
+void visit_part(const Region& r, size_t i, Access& a) {
   Cell& cell = r.cells[i];
   const size_t bytes = size_t(1) << r.shift, start = i << r.shift, offset = a.address - r.start;
   const size_t first = offset > start ? offset - start : 0, last = std::min(bytes, offset + a.bytes - start);
   const bool whole = last - first == bytes;
+  a.from = start + first - offset;
   if (whole && r.far && a.write) check_far_reader(r, r.far[i], a);
   if (r.is_far && !a.write) r.far[i] = {now(), uint32_t(a.pc), uint16_t(linear_thread), a.manner == Manner::atomic};
   if (whole && cell.write_epoch != SPLIT) return visit(r, cell, a);
   if (!whole && r.memory == Memory::shared && r.shift == 2) note_halves(r);
-  for (size_t k = first; k < last; k++) visit(r, parts_of(cell)[k], a);
+  for (size_t k = first; k < last; k++, a.from++) visit(r, parts_of(cell)[k], a);
   if (!whole || !a.write) return;
   const Cell now_whole = parts_of(cell)[0];
   drop_parts(cell);
