@@ -178,6 +178,9 @@ def test_endless(device: CheckedEmulator, loaded: Kernels) -> None:
         found = finding(loaded, "polls", 2, np.zeros(2, INT))
         with pytest.raises(KernelError) as of_clusters:
             loaded("last_cluster_to_first", (4,), (32,), np.zeros(4, INT), cluster=(2, 1, 1))
+        loaded("sleeps", (2,), (1,), np.zeros(1, INT), INT(100), cluster=(2, 1, 1))
+        with pytest.raises(KernelError, match="endless"):  # the other block's turns take time
+            loaded("sleeps", (2,), (1,), np.zeros(1, INT), INT(1000), cluster=(2, 1, 1))
     finally:
         device._lib.emulator_limit_steps(device._limit)
     assert found.kind == "endless"

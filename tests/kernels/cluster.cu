@@ -350,6 +350,11 @@ extern "C" __global__ void polls(int* out) {
   ptx::cluster_sync();
 }
 
+extern "C" __global__ void sleeps(int* out, int times) {
+  for (int i = 0; i < times; i++) __nanosleep(20);
+  ptx::cluster_sync();
+}
+
 // Clusters of two blocks: each waits for the next one.
 extern "C" __global__ void last_cluster_to_first(int* flags) {
   const unsigned next = blockIdx.x + 2;
