@@ -11,17 +11,16 @@ anything is timed. In addition to wall time, the table shows the CPU time of all
 reliable if other programs run. Without PyTorch, only our network is timed.
 """
 
-import hashlib
 import statistics
 import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from command_line import add_out, parser_of, positive
+from cpu_conv import provenance
 from rich.console import Console
 from rich.table import Table
 from whole_networks import about, sizes, write
@@ -44,6 +43,8 @@ except ModuleNotFoundError:
 ALLOWED = 1e-4  # of the largest score: both are rounded to fp32
 OURS = "ours"
 OPERATION = ops.find("resnet")
+# Fields of the file
+KEPT = ("cores", "torch_threads", "source_sha256", "warm_up", "repeats", "threads", "load")
 
 Calls = dict[str, Callable[[], np.ndarray]]
 
@@ -178,14 +179,8 @@ def main(words: Sequence[str] | None = None) -> int:
     place = Place(name=cpu_name(), cpu=cpu_name(), state=None)
     head = about(place, OPERATION, {"torch": torch.__version__} if torch else {})
     rows = {batch: measure(batch, args.repeats, args.threads) for batch in args.batch}
-    code = b"".join(Path(str(module.__file__)).read_bytes() for module in (folded, folded_layers))
-    facts = {
-        **load(),
-        "torch_threads": torch.get_num_threads() if torch else None,
-        "source_sha256": hashlib.sha256(code).hexdigest(),
-        **{"warm_up": 1, "repeats": args.repeats, "threads": args.threads},
-    }
-    title = f"{cpu_name()}, {args.threads} threads, load {facts['load']:.1f}; ms a batch, median (least)"
+    facts = provenance(args.repeats, folded, folded_layers) | {"threads": args.threads}
+    title = f"{facts['cpu']}, {args.threads} threads, load {facts['load']:.1f}; ms a batch, median (least)"
     table = Table("batch", "", "wall", "all threads", "GFLOP a CPU second", title=title)
     for batch, found in rows.items():
         for who, row in found.items():
@@ -194,7 +189,8 @@ def main(words: Sequence[str] | None = None) -> int:
             table.add_row(str(batch), who, *cells, f"{rate:.0f}")
     Console().print(table)
     if args.out:
-        write(args.out, head, facts, {"rows": rows_of(rows, args.threads)})
+        kept = {name: facts[name] for name in KEPT}
+        write(args.out, head, kept, {"rows": rows_of(rows, args.threads)})
     return 0
 
 

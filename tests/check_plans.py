@@ -106,6 +106,7 @@ PLANS: dict[str, Plan] = {
     "constant": constant,
     "split": split,
     "tiled_and_filter": tiled_and_filter,
+    "direct_early": changed(early=True),
     "direct_huge_block": changed(block=(2048,)),
     "direct_misspelled": changed(kernel="convolve"),
     "direct_argument_missing": last_argument(),

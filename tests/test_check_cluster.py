@@ -122,6 +122,11 @@ def test_a_read_before_the_next_write(kernels: Kernels) -> None:
     }
 
 
+def test_a_copy_that_ended_a_launch_hides_nothing_in_the_next_one(kernels: Kernels) -> None:
+    found = [finding(kernels, "no_last_sync", 2, np.zeros(128, INT), np.bool_(copies)) for copies in (1, 0)]
+    assert [one.kind for one in found] == ["async", "cluster"]
+
+
 def test_global_memory_is_ordered_by_the_cluster_alone(kernels: Kernels) -> None:
     x = np.zeros(4, INT)
     kernels("hands_over", (4,), (64,), x, np.bool_(True), cluster=(2, 1, 1))
@@ -173,6 +178,9 @@ def test_endless(device: CheckedEmulator, loaded: Kernels) -> None:
         found = finding(loaded, "polls", 2, np.zeros(2, INT))
         with pytest.raises(KernelError) as of_clusters:
             loaded("last_cluster_to_first", (4,), (32,), np.zeros(4, INT), cluster=(2, 1, 1))
+        loaded("sleeps", (2,), (1,), np.zeros(1, INT), INT(100), cluster=(2, 1, 1))
+        with pytest.raises(KernelError, match="endless"):  # the other block's turns take time
+            loaded("sleeps", (2,), (1,), np.zeros(1, INT), INT(1000), cluster=(2, 1, 1))
     finally:
         device._lib.emulator_limit_steps(device._limit)
     assert found.kind == "endless"

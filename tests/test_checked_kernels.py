@@ -143,9 +143,19 @@ def test_in_the_fast_mode(workers: int, device: CheckedEmulator) -> None:
                 np.testing.assert_array_equal(found, expected, case.name)
 
 
-def test_an_mbarrier_that_is_used_too_early_has_a_cure_of_its_own(device: CheckedEmulator) -> None:
-    (case,) = (case for case in CASES if case.name == "no_barrier_after_init")
-    assert "mbarrier_init" in findings(device, case, ("reverse",))[0].cure
+@pytest.mark.parametrize(
+    ("name", "cure"),
+    [
+        ("no_barrier_after_init", "let one thread call mbarrier_init"),
+        ("gives_back_too_early", "let the thread of the first access arrive at an mbarrier"),
+        ("bool_no_barrier", "put a __syncthreads() between"),  # its file has no mbarrier
+    ],
+)
+def test_mistakes_with_mbarriers_have_cures_of_their_own(
+    name: str, cure: str, device: CheckedEmulator
+) -> None:
+    (case,) = (case for case in CASES if case.name == name)
+    assert findings(device, case, ("reverse",))[0].cure.startswith(cure)
 
 
 @pytest.mark.parametrize(
@@ -153,6 +163,8 @@ def test_an_mbarrier_that_is_used_too_early_has_a_cure_of_its_own(device: Checke
     [
         ("halves_beyond_the_end", "outside shared array a 48, element 48 of 48"),
         ("barrier_skipped_by_an_early_return", "the elements that they should load are missing"),
+        ("one_warp_does_not_wait", "of shared array value, without a __syncthreads() between them"),
+        ("last_of_four", "s[0][3] of shared array s 32x4, which no thread of the block has written"),
         ("last_row_of_a_halo", "which no thread of the block has written"),  # other threads return at the end
     ],
 )

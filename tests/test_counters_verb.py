@@ -128,6 +128,7 @@ class TestVerb:
             (["m1/direct", "--tool", "nsys", "--json", "x.json"], "needs --tool emulator"),
             (["m1/direct", "--tool", "ncu", "--gpu", "a100"], "--gpu a100 needs --tool emulator"),
             (["m1/direct", "--gpu", "k80"], "no such GPU"),
+            (["m1/direct", "--tool", "emulator", "--out", "x"], "is for reports of NVIDIA's tools"),
         ],
     )
     def test_wrong_use(self, words: list[str], message: str, capsys: Output) -> None:

@@ -166,11 +166,19 @@ def test_room_is_shared_out() -> None:
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [("gemm/v10_small", "1,4096,4096"), ("gemm/v13_split", "512,512,512,fp32,fp32"), ("m1", "2,1,86")],
+    [
+        ("gemm/v10_small", "1,4096,4096"),
+        ("gemm/v13_split", "512,512,512,fp32,fp32"),
+        ("gemm/v16_pingpong", "6304,768,768"),
+        ("attention/v11_odd_token", "1,1,577"),
+        ("conv2d_padded/v4_rows", "2,64,7,12"),
+        ("m1", "2,1,86"),
+    ],
 )
 def test_the_default_problem_is_one_for_the_variants_own_kernels(name: str, text: str) -> None:
     chosen = _problem(Namespace(at=None, shapes=None, batch=None), find(name))
     assert chosen.text.startswith(text)
+    assert not find(name).limit_for(_problem(Namespace(at=None, shapes=None, batch=1), find(name)))
 
 
 def test_a_kernel_that_fails_is_to_be_checked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,11 +78,14 @@ def test_wrong_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["m1", "--beside", *out], "--beside m1/cpu: it is NumPy and runs on the host"),
         (["m1", "--beside", "softmax/v1", *out], "computes softmax"),
         (["gemm/v0", "--beside", *out], "has no parent"),
+        (["gemm/v17", "--beside", *out], "gemm/v10_small does not support"),
         (["m1", "--out", str(mine)], "--force"),
         (["m1", "--shape", "1,2", *out], "--shape"),
     ):
         assert main(["explain", *words]) == 2, words
-        assert message in capsys.readouterr().err
+        told = capsys.readouterr()
+        assert message in told.err
+        assert "counting" not in told.out
     assert mine.read_text() == "<title>my site</title>"
     assert not (tmp_path / "page.html").exists()
 

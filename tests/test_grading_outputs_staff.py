@@ -104,7 +104,8 @@ def test_an_empty_leaderboard_says_so() -> None:
 
 
 def test_an_anonymous_leaderboard_keeps_its_names(tmp_path: Path) -> None:
-    write_all([grade("ada"), grade("bob")], tmp_path)
+    write_all([grade("ada"), grade("bob")], tmp_path, pairs=[])
+    assert (tmp_path / "staff/similarity.md").is_file()
     first = json.loads((tmp_path / "staff/aliases.json").read_text())
     board = (tmp_path / "leaderboard.md").read_text()
     assert "ada" not in board
@@ -112,6 +113,7 @@ def test_an_anonymous_leaderboard_keeps_its_names(tmp_path: Path) -> None:
     assert all(f"`{alias}`" in board for alias in first.values())
     assert f"The leaderboard calls you `{first['ada']}`." in (tmp_path / "students/ada/result.md").read_text()
     write_all([grade("ada"), grade("bob"), grade("cyd")], tmp_path)
+    assert not list((tmp_path / "staff").glob("similarity.*")), "they would be about earlier submissions"
     second = json.loads((tmp_path / "staff/aliases.json").read_text())
     assert {name: second[name] for name in first} == first
 

@@ -141,6 +141,15 @@ def test_without_nvcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         build_cubin(tmp_path / "kernel.cu", {}, "sm_80")
 
 
+def test_a_folder_whose_name_nvcc_does_not_quote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "a$b"
+    folder.mkdir()
+    log = stand_in(folder, monkeypatch, "exit 1")
+    with pytest.raises(DeviceError, match=r"whose name contains \$: .*a\$b/kernel\.cu\. Rename"):
+        build_cubin(folder / "kernel.cu", {}, "sm_80")
+    assert not log.exists()
+
+
 def stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> Path:
     """Install a stand-in for nvcc, and return the file that has a line for each time that it was run."""
     nvcc, log = folder / "nvcc", folder / "log"

@@ -137,9 +137,18 @@ def test_a_copy_without_the_final_kernel(tmp_path: Path, monkeypatch: pytest.Mon
         assert find(short).name == "networks/lenet/whole_v1"
 
 
+def test_an_operation_without_variants_suggests_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mini_dnn.variant.folders.PLACES", ())
+    with pytest.raises(VariantError, match=r"softmax is an operation; name one of its variants\. 'run"):
+        find("softmax")
+
+
 def test_folder_without_variant(tmp_path: Path) -> None:
     with pytest.raises(VariantError, match=r"holds no variant.py"):
         find(tmp_path)
+    unreadable = write(tmp_path / "name\udcff", MINIMAL)
+    with pytest.raises(VariantError, match=r"name\?: the name of this folder is not text in utf-8"):
+        find(unreadable)
 
 
 @pytest.mark.parametrize(

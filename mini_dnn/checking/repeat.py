@@ -19,13 +19,14 @@ from mini_dnn.errors import LaunchError
 from mini_dnn.ops import Arrays, Operation
 from mini_dnn.running.execute import Execution, compile_others
 from mini_dnn.running.parts import empty_outputs
-from mini_dnn.variant import Planned
+from mini_dnn.variant import Launch, Planned
 
 MISMATCH = "compare the launch in variant.py with the kernel's parameters and with CUDA's limits"
 STATE = (
     "reset the state that a run changes before the next run begins: let the last block, or a launch of the "
     "plan, clear it (count = 0); a plan is run many times on the same memory"
 )
+AT_ONCE = "found in a run directly after the previous one, without copies in between, as in a measurement"
 ORDINALS = ("", "second", "third", "fourth")
 
 
@@ -75,6 +76,16 @@ class Repeated:
         self._execution.everything(host)
         device.synchronize()
         return {name: host.get(name, outputs[name]) for name in outputs}
+
+    def run_twice_at_once(self) -> None:
+        """Run twice without copies in between, as in a measurement, if the plan begins with an early launch.
+
+        In the second run, this launch may begin before the first run has ended.
+        """
+        first = self._planned.steps[0]
+        if isinstance(first, Launch) and first.early and not self._planned.copies_itself:
+            self._execution.kernels()
+            self._execution.kernels()
 
     def close(self) -> None:
         """Free the buffers."""
@@ -126,13 +137,15 @@ class Runs:
             finding, run = self._found(given)
             if finding is None or run == 0:
                 return finding
+            if run == len(given):
+                return replace(finding, notes=(*finding.notes, AT_ONCE))
             alone, _ = self._found([given[run]])
             return alone or self._of_state(finding, given[: run + 1])
         finally:
             self.device.follow_streams(False)
 
     def _found(self, given: list[Example]) -> tuple[Finding | None, int]:
-        """The first finding, and the number of its run, from 0."""
+        """The first finding, and the number of its run, from 0; without one, the number of runs."""
         finding: Finding | None = None
         clean = 0
 
@@ -145,6 +158,8 @@ class Runs:
                         finding = explain_order(finding, self.planned, self.device)
                         return
                     clean += 1
+                if len(given) > 2:
+                    repeated.run_twice_at_once()
 
         return caught(runs, self.planned, self.device) or finding, clean
 

@@ -85,8 +85,11 @@ def status_of(work: Callable[[], int]) -> int:
     except UnicodeError as error:
         if isinstance(error, UnicodeDecodeError) and error.encoding == "utf-8":
             return _failed(f"a file is not text in UTF-8: {error}. Save it in UTF-8", WRONG_USE)
-        what = f"a text has characters that this locale cannot represent: {error}. Set PYTHONUTF8=1"
-        return _failed(what, WRONG_USE)
+        what, cure = "a text has characters that this locale cannot represent", "Set PYTHONUTF8=1"
+        if "surrogates" in str(error):
+            what = f"the name of a file or folder is not text in {sys.getfilesystemencoding()}"
+            cure = "Rename it"
+        return _failed(f"{what}: {error}. {cure}", WRONG_USE)
     except MemoryError as error:
         why = f": {error}" if str(error) else ""
         return _failed(f"out of memory{why}. Use a smaller --batch, or free memory", WRONG_USE)

@@ -18,7 +18,7 @@ from mini_dnn.cli.common import (
     write_output,
 )
 from mini_dnn.errors import UsageError
-from mini_dnn.explain.collect import collect
+from mini_dnn.explain.collect import check_countable, collect
 from mini_dnn.explain.findings import findings
 from mini_dnn.explain.kernels import Counted
 from mini_dnn.explain.page import MARK, page
@@ -64,6 +64,8 @@ def run(args: argparse.Namespace) -> int:
     variants = [variant, *_beside(args, variant)]
     _check_page(args.out, args.force)
     problem = _problem(args, variant)
+    for one in variants:
+        check_countable(one, problem)
     shown = []
     for one in variants:
         solver = one.solver(problem)
@@ -105,23 +107,23 @@ def _beside(args: argparse.Namespace, variant: Variant) -> list[Variant]:
 
 
 def _problem(args: argparse.Namespace, variant: Variant) -> Any:
-    """Return the requested problem, or else one that the emulator runs in seconds.
-
-    If there are some for the variant's own kernels, it is one of these.
-    """
+    """Return the requested problem, or else one for the variant's own kernels that is counted quickly."""
     at, shapes = [args.at] if args.at else None, [args.shapes] if args.shapes else None
     course = list(problems_of(variant.operation, at, shapes, args.batch, MOST).values())
-    if at or shapes or args.batch:
+    if at or shapes:
         return course[0]
-    others = sorted(variant.operation.check, key=lambda one: one.flops, reverse=True)
-    fitting = [one for one in (*course, *others) if one.flops <= MOST_FLOPS and not variant.limit_for(one)]
-    own = (one for one in fitting if variant.solver(one) is variant)
-    chosen = next(own, (fitting or course)[0])
+    operation = variant.operation
+    small = () if args.batch else (*operation.check, *operation.spare, *operation.particular)
+    others = sorted(small, key=lambda one: one.flops, reverse=True)
+    taken = [one for one in (*course, *others) if not variant.limit_for(one)]
+    quick = [one for one in taken if one.flops <= MOST_FLOPS]
+    by_size = sorted(taken, key=lambda one: one.flops)
+    own = (one for one in (*quick, *by_size) if variant.solver(one) is variant)
+    chosen = next(own, (quick or by_size or course)[0])
     if chosen not in course:
-        print(
-            f"NOTE: the problems of the course would take long; using {chosen} instead (--shapes selects "
-            "another)"
-        )
+        print(f"NOTE: using {chosen}, which is quick to count (--shapes selects another)")
+    elif chosen.flops > MOST_FLOPS:
+        print("NOTE: the smallest problem for its own kernels is large, so this may take some minutes")
     return chosen
 
 

@@ -159,8 +159,8 @@ def _graded(
     except KeyboardInterrupt:
         stages = f", and the results of the two stages in {args.out / STAGES}" if gpu else ""
         print(
-            f"stopped: the grades so far are in {args.out / 'grades'}{stages}; use the same command to "
-            "continue"
+            f"stopped: grades, if any are finished, are in {args.out / 'grades'}{stages}; use the same "
+            "command to continue"
         )
         raise
 

@@ -70,9 +70,8 @@ def add_parser(verbs: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--out",
         type=Path,
-        default=Path("profiles"),
         metavar="DIR",
-        help="default profiles/, with one folder per run",
+        help="with NVIDIA's tools: the folder that has one folder per run (default profiles/)",
     )
     parser.add_argument(
         "--subtool",
@@ -105,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
     if args.tool == "emulator":
         return _emulator(args, variant, problems)
     find_tool(PROGRAMS[args.tool])  # before any work
-    job = Job(variant, problems, _folder(args.out, variant, args.tool))
+    job = Job(variant, problems, _folder(args.out or Path("profiles"), variant, args.tool))
     try:
         gpu = rehearse(job, may_crash=args.tool == "sanitizer")
     except MiniDnnError:
@@ -137,6 +136,11 @@ def _check(args: argparse.Namespace, variant: Variant) -> None:
         raise UsageError(f"--subtool {args.subtool} needs --tool sanitizer; --tool is {args.tool}")
     if args.json and args.tool != "emulator":
         raise UsageError(f"--json {args.json} needs --tool emulator; --tool is {args.tool}")
+    if args.out and args.tool == "emulator":
+        raise UsageError(
+            f"--out {args.out} is for reports of NVIDIA's tools; the emulator writes its counters to a file "
+            "with --json FILE"
+        )
     if args.gpu and args.tool != "emulator":
         raise UsageError(f"--gpu {args.gpu} needs --tool emulator; --tool is {args.tool}")
     if args.tool == "emulator" and variant.needs_gpu:

@@ -9,6 +9,9 @@ CURES = {
     "would be in the array, so a product of ints has probably exceeded 2^31",
     "race": "put a __syncthreads() between the two accesses: after a tile is filled and before it is read, "
     "and again before it is overwritten",
+    "mbarrier race": "let the thread of the first access arrive at an mbarrier afterwards, and let the other "
+    "one wait for this phase before its access; or put a __syncthreads() between the two accesses if all "
+    "threads of the block reach it",
     "copy race": "put a __syncthreads() between the two (in a cluster, a cluster_sync()), or let the threads "
     "arrive at an mbarrier when they have used the buffer, and wait for it before the next copy; if they do "
     "so, a thread uses the buffer too early: the parity of its wait for the k-th load is (k / BUFFERS) & 1",
@@ -31,7 +34,8 @@ CURES = {
     "it only lets a waiting block overwrite data that others have read",
     "block race": "let each block write its own elements (check the grid and the index), "
     "or use atomicAdd to combine the sums of several blocks; to pass a value to another block, write it, "
-    "call __threadfence(), and then set a flag with an atomic; the other block waits for the flag",
+    "call __threadfence(), and then set a flag with an atomic; the other block waits for the flag; after a "
+    "bulk_store or tensor_store, call bulk_wait<0>() first, not bulk_wait_read<0>()",
     "cluster barrier": "let all threads of all blocks of the cluster reach the barrier, outside any branch; "
     "it does not wait for threads that have returned",
     "divergence": "move the barrier out of the branch or loop: threads without work must not return "
@@ -50,7 +54,7 @@ CURES = {
     "endless": "check that the loop variable changes and that the condition becomes false for every thread; "
     "a thread must wait for other threads of its block at a barrier, not in a loop",
     "uninitialised": "write the element first, in all cases: "
-    "let threads outside the image or the tile store 0.0f",
+    "let threads outside the image or the tile store 0.0f; if another thread writes it later, wait for that",
     "unset": "initialise it in its declaration (float acc = 0.0f; float acc[4] = {};), or a fragment with "
     "fill_fragment or a load; check that each path to this line sets it",
     "misaligned": "a vector access needs an address that is a multiple of its size: "

@@ -125,7 +125,7 @@ class Target:
         if self.memory == "heap":
             return f"the {prod(self.shape) * self.itemsize} bytes that line {self.line} allocates"
         shape = "x".join(map(str, self.shape)) if self.memory == "shared" else str(self.shape)
-        return f"{self.memory} array {self.name} {shape}"
+        return f"{self.memory} array {self.name} {shape}".rstrip()
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,7 @@ TOO_MUCH_SHARED = re.compile(r"Entry function '(\w+)' uses too much shared data"
 ABOUT_FILE = re.compile(
     r"^(?:.+\(\d+\): (?:catastrophic )?error|ptxas error *: .* uses too much )", re.MULTILINE
 )
+UNQUOTED = re.compile(r"[$`\"]")  # in names of files, which nvcc passes to a shell
 REPORT = re.compile(r"ptxas info|\s+\d+ bytes stack frame")  # the lines about registers and memory
 ARCHITECTURES = {90: "sm_90a"}  # includes features of exactly this architecture, such as wgmma
 ERROR_LINE = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): (?:catastrophic )?error")
@@ -119,9 +121,17 @@ def accepted(
 
     Raises
     ------
+    DeviceError
+        nvcc cannot open the file, because of the name of a folder.
     CompileError
         The file does not compile. The message has nvcc's output and the source lines that it names.
     """
+    for path in (source.resolve(), INCLUDE, Path(tempfile.gettempdir())):
+        if found := UNQUOTED.search(str(path)):
+            raise DeviceError(
+                f"nvcc cannot open files in a folder whose name contains {found[0]}: {path}. Rename the "
+                "folder, or use another one"
+            )
     output = compiled(nvcc, source, defines, arch, kind, located)
     if output.code:
         return output
@@ -137,7 +147,7 @@ def build_cubin(source: Path, defines: Defines, arch: str) -> bytes:
     Raises
     ------
     DeviceError
-        nvcc is not installed.
+        nvcc is not installed, or cannot open the file.
     CompileError
         The file does not compile: see `accepted`.
     """

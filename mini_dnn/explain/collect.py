@@ -19,19 +19,13 @@ MOST_BLOCKS = 6  # of a launch
 MOST_RECORDS = 150_000  # of a worker in a launch
 
 
-def collect(variant: Variant, problem: Any, seed: int = 0, threads: int | None = None) -> list[Counted]:
-    """Run a variant at a problem and return its kernels with their counters.
-
-    Parameters
-    ----------
-    threads
-        Threads of the emulator. With one thread, blocks that distribute work dynamically always do it in the
-        same way.
+def check_countable(variant: Variant, problem: Any) -> None:
+    """Raise an error if a variant has no kernels that can be counted at a problem.
 
     Raises
     ------
     UsageError
-        The variant has no kernels of its own at this problem, or the emulator cannot run it.
+        The variant runs on the host, needs a GPU, or does not support the problem.
     """
     if variant.plan is None:
         raise UsageError(
@@ -42,8 +36,25 @@ def collect(variant: Variant, problem: Any, seed: int = 0, threads: int | None =
     limit = variant.limit_for(problem)
     if limit:
         raise UsageError(
-            f"{variant.name} does not support {problem}: {limit}; use --shapes to select another problem"
+            f"{variant.name} does not support {problem}: {limit}; use --shapes to select another problem, or "
+            "name another variant"
         )
+
+
+def collect(variant: Variant, problem: Any, seed: int = 0, threads: int | None = None) -> list[Counted]:
+    """Run a variant at a problem that passes `check_countable`, and return its kernels with their counters.
+
+    Parameters
+    ----------
+    threads
+        Threads of the emulator. With one thread, blocks that distribute work dynamically always do it in the
+        same way.
+
+    Raises
+    ------
+    UsageError
+        The variant has no kernels of its own at this problem.
+    """
     planned = variant.planned(problem, EmulatorDevice.max_shared_bytes)
     blocks = {
         block

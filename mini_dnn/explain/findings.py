@@ -138,12 +138,13 @@ def _divergence(kernel: Counted) -> Iterator[Finding]:
     if lost < 1 - FEW_LANES or not counters.branches:
         return
     most = max(counters.branches, key=lambda branch: branch.splits)
+    splits = sum(branch.splits for branch in counters.branches)
     work = work_by_line(kernel.launch)
     yield Finding(
         "divergence",
         "Divergent branches.",
-        f"Lanes of a warp diverge {sum(branch.splits for branch in counters.branches):,} times in this "
-        "kernel. Most of the loss is below this branch: one side waits while the other one runs. On average, "
+        f"Lanes of a warp diverge {splits:,} time{'s' * (splits != 1)} in this kernel. Most of the loss is "
+        "below this branch: one side waits while the other one runs. On average, "
         f"{counters.active_lanes:.3g} of {LANES} lanes are active.",
         "make whole warps take the same side: branch on the number of the warp, threadIdx.x / 32, or replace "
         "the branch by arithmetic that is the same for each lane",

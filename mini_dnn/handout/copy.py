@@ -89,6 +89,7 @@ def _copy(parts: Parts, copy: Path) -> list[str]:
     _edit(copy / "Makefile", r"^IMPL \?= \w+$", f"IMPL ?= {parts.impl}")
     _edit(copy / "README.md", r"^\| `IMPL` \| \w+ \|", f"| `IMPL` | {parts.impl} |")
     _edit(copy / "README.md", r"with the final kernel$", f"with {parts.impl}")  # what `make run` does
+    _edit(copy / "README.md", r"^\| `handout` \|.*\n", "")  # a handout makes no handouts
     short = [short for short, name in SHORT_NAMES.items() if name in parts.left]
     pages = {
         name: with_impl((copy / name).read_text(), short, parts.impl)

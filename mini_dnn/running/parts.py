@@ -57,13 +57,13 @@ def largest_part(
     if fault:
         raise LimitError(
             f"{one.name} does not support {problem}: for one entry of the batch, {fault}. "
-            "Use another variant, or leave impl out: then one that supports the problem is used"
+            "Use a smaller problem or another variant; in Python, a call without impl= finds one"
         )
     if not one.fits(free, scratch_alone):
         needed = one.scratch_bytes if scratch_alone else one.nbytes
         raise DeviceError(
             f"{one.name} needs {needed / 1e6:.1f} MB for one entry of the batch of {problem}; the device "
-            f"has {free / 1e6:.1f} MB free. Free memory, or use a variant that needs less"
+            f"has {free / 1e6:.1f} MB free. Use smaller sizes or a variant that needs less, or free memory"
         )
     low = 1  # fits, and high does not
     while high - low > 1:

@@ -175,9 +175,9 @@ def _folder_of(name: str) -> Path:
         )
     if name in ops.names():
         one = default_of(name, ops.find(name).default)
+        such = f", such as {one}" if names(name) else ""  # a handout may have none
         raise VariantError(
-            f"{name} is an operation; name one of its variants, such as {one}. 'run.py list {name}' shows "
-            "them"
+            f"{name} is an operation; name one of its variants{such}. 'run.py list {name}' shows them"
         )
     full = [*names(), *mine()]
     begin = [n for n in full if n.startswith(f"{name}_")] or [n for n in full if f"/{name}_" in f"{n}_"]
@@ -215,6 +215,9 @@ def _left_out() -> list[str]:
 
 def _load(folder: Path) -> Variant:
     file = folder / "variant.py"
+    if str(folder) != (shown := str(folder).encode(errors="replace").decode()):
+        code = sys.getfilesystemencoding()
+        raise VariantError(f"{shown}: the name of this folder is not text in {code}; rename it")
     for old, new in MOVED.items():
         sys.modules.setdefault(old, import_module(new))
     module = ModuleType(f"mini_dnn_variant {folder}")

@@ -341,3 +341,37 @@ extern "C" __global__ void lock_without_fence(const float* x, float* y, float* p
     atomicExch(flags, 0);
   }
 }
+
+// The copy engine stores a row, and another block reads it.
+template <bool complete>
+__device__ void stored_in_bulk(const float* x, float* y, float* part, int* flags) {
+  __shared__ __align__(128) float row[32];
+  if (blockIdx.x == 0) {
+    row[threadIdx.x] = x[threadIdx.x];
+    ptx::fence_proxy_async();
+    __syncwarp();  // the row is written
+    if (threadIdx.x > 0) return;
+    ptx::bulk_store(part, row, sizeof row);
+    ptx::bulk_commit();
+    if (complete)
+      ptx::bulk_wait<0>();
+    else
+      ptx::bulk_wait_read<0>();  // the row may change, and is perhaps not stored yet
+    __threadfence();
+    atomicExch(flags, 1);
+  } else {
+    while (atomicAdd(flags, 0) == 0) __nanosleep(20);
+    __threadfence();
+    y[threadIdx.x] = part[threadIdx.x];  // stored_in_bulk goes wrong
+  }
+}
+
+// launch: 2, 32
+extern "C" __global__ void flag_after_a_store(const float* x, float* y, float* part, int* flags) {
+  stored_in_bulk<true>(x, y, part, flags);
+}
+
+// launch: 2, 32
+extern "C" __global__ void flag_before_a_store(const float* x, float* y, float* part, int* flags) {
+  stored_in_bulk<false>(x, y, part, flags);  // expect: race in stored_in_bulk
+}

@@ -268,3 +268,11 @@ extern "C" __global__ void mbarrier_of_each_thread(const float* x, float* y, flo
   ptx::mbarrier_arrive(&all);
   ptx::mbarrier_wait(&all, 0);
 }
+
+// A vector of which one element is not written.
+// launch: 1, 32
+extern "C" __global__ void last_of_four(const float* x, float* y, float* part, int* flags) {
+  __shared__ __align__(16) float s[32][4];
+  for (int i = 0; i < 3; i++) s[threadIdx.x][i] = x[threadIdx.x];
+  reinterpret_cast<float4*>(y)[threadIdx.x] = *reinterpret_cast<float4*>(s[threadIdx.x]);  // expect: uninitialised
+}

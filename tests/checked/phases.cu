@@ -273,3 +273,66 @@ extern "C" __global__ void no_barrier_after_init(const float* x, float* y, float
   ptx::mbarrier_arrive(&all);  // expect: fault
   ptx::mbarrier_wait(&all, 0);
 }
+
+// Two warps take two of the tiles of a ring in turn. Each waits for every second phase of an mbarrier, or so. A turn
+// begins when the other warp has waited. Without turns, a warp may come before the other one's tiles are there: then
+// its wait returns at once.
+template <bool in_turn>
+__device__ void pairs_of_tiles(const float* x, float* y) {
+  constexpr int STAGES = 3, TILES = 8;
+  __shared__ __align__(128) float tiles[STAGES][32];
+  __shared__ ptx::mbarrier full[STAGES], empty[STAGES], turn[2];
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < STAGES; i++) ptx::mbarrier_init(full + i, 1), ptx::mbarrier_init(empty + i, 1);
+    for (int i = 0; i < 2; i++) ptx::mbarrier_init(turn + i, 1);
+    ptx::fence_proxy_async();
+  }
+  __syncthreads();  // the mbarriers are there
+  float sum = 0;
+  for (int i = 0; i < TILES; i++) {
+    const int stage = i % STAGES, phase = i / STAGES;
+    if (warp == 2) {
+      ptx::mbarrier_wait(empty + stage, (phase + 1) % 2);
+      if (lane > 0) continue;
+      ptx::mbarrier_arrive_expect_tx(full + stage, sizeof tiles[0]);
+      ptx::bulk_load(tiles[stage], x + 32 * i, sizeof tiles[0], full + stage);
+    } else if (i / 2 % 2 == warp) {
+      if (in_turn && i % 2 == 0) ptx::mbarrier_wait(turn + warp, (i / 4 + 1 + warp) % 2);
+      ptx::mbarrier_wait(full + stage, phase % 2), sum += tiles[stage][lane];  // pairs_of_tiles goes wrong
+      __syncwarp();                                                            // all lanes have read
+      if (lane == 0) ptx::mbarrier_arrive(empty + stage);
+      if (lane == 0 && i % 2 == 1) ptx::mbarrier_arrive(turn + (warp ^ 1));
+    }
+  }
+  y[threadIdx.x] = sum;
+}
+
+// launch: 1, 96
+extern "C" __global__ void pairs_in_turn(const float* x, float* y, float* part, int* flags) {
+  pairs_of_tiles<true>(x, y);
+}
+
+// launch: 1, 96
+extern "C" __global__ void pairs_at_once(const float* x, float* y, float* part, int* flags) {
+  pairs_of_tiles<false>(x, y);  // expect: async in pairs_of_tiles
+}
+
+// Each warp waits for the phase that the other one completes, and completes the next one itself.
+// launch: 1, 64
+extern "C" __global__ void step_after_step(const float* x, float* y, float* part, int* flags) {
+  __shared__ ptx::mbarrier done;
+  __shared__ float sums[32];
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  if (threadIdx.x == 0) ptx::mbarrier_init(&done, 1);
+  if (warp == 0) sums[lane] = 0;
+  __syncthreads();  // the mbarrier and the sums are there
+  for (int i = warp; i < 6; i += 2) {
+    if (i > 0) ptx::mbarrier_wait(&done, (i - 1) % 2);
+    sums[lane] += x[i];
+    __syncwarp();  // all lanes have added
+    if (lane == 0) ptx::mbarrier_arrive(&done);
+    __syncwarp();  // the step is complete
+  }
+  if (warp == 1) y[lane] = sums[lane];
+}

@@ -264,6 +264,15 @@ extern "C" __global__ void writes_too_early(int* out) {
   ptx::cluster_sync();
 }
 
+// A block may end while the other one reads its box. Or before that, a copy lacks a fence.
+extern "C" __global__ void no_last_sync(int* out, bool copies) {
+  __shared__ __align__(16) int box[64];
+  box[threadIdx.x] = threadIdx.x;
+  ptx::cluster_sync();
+  if (copies) ptx::bulk_store(out, box, sizeof box);
+  out[blockIdx.x * 64 + threadIdx.x] = ptx::cluster_shared(box, ptx::cluster_rank() ^ 1)[threadIdx.x];
+}
+
 extern "C" __global__ void overwrites(int* out) {
   __shared__ int box[64];
   int sum = 0;
@@ -338,6 +347,11 @@ extern "C" __global__ void polls(int* out) {
   if (ptx::cluster_rank() == 0)
     while (!ptx::mbarrier_try_wait(&here, 0)) {
     }
+  ptx::cluster_sync();
+}
+
+extern "C" __global__ void sleeps(int* out, int times) {
+  for (int i = 0; i < times; i++) __nanosleep(20);
   ptx::cluster_sync();
 }
 

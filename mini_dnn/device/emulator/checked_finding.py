@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mini_dnn.device.base import LaunchConfig
+from mini_dnn.device.cures import CURES
 from mini_dnn.device.emulator.checked_interface import CFinding, CParty
 from mini_dnn.device.emulator.declarations import dynamic_name
 from mini_dnn.device.emulator.emulator import EmulatorModule
@@ -16,6 +17,7 @@ from mini_dnn.device.emulator.explain_cluster import explain_cluster
 from mini_dnn.device.emulator.memory import EmulatorBuffer
 from mini_dnn.device.emulator.symbols import Symbols, declared, source_lines
 from mini_dnn.device.finding import Fault, Finding, Party, Place, Target, explain_fault
+from mini_dnn.device.sources import read_source, source_files
 
 GLOBAL, SYMBOL, SHARED, HEAP = 1, 2, 3, 4  # Memory in runtime/checked/interface.h
 SUBSCRIPT, LOCAL, UNSET, WARP = 4, 6, 7, 32
@@ -96,7 +98,13 @@ class FailedLaunch:
             type=found.type.decode(errors="replace").strip("'"),
             home=_unravel(found.block, self.config.grid) if found.memory == SHARED else (),
         )
-        return explain_copy(fault) or explain_cluster(fault) or explain_fault(fault)
+        told = explain_copy(fault) or explain_cluster(fault) or explain_fault(fault)
+        if told.cure == CURES["race"] and self._waits_for_mbarriers():  # its warps may have different roles
+            told = replace(told, cure=CURES["mbarrier race"])
+        return told
+
+    def _waits_for_mbarriers(self) -> bool:
+        return any("ptx::mbarrier_" in read_source(path) for path in source_files(self.module.source))
 
     def _party(self, party: CParty, place: Place | None) -> Party:
         thread = _unravel(party.thread, self.config.block)

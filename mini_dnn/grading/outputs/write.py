@@ -38,7 +38,7 @@ def write_all(
     ``students/NAME/github-classroom.env``    the variable for GitHub Classroom's reporter
     ``staff/grades.csv``, ``checks.csv``      one row per submission, one row per check
     ``staff/summary.md``                      the results of the class, and the most frequent failures
-    ``staff/similarity.md``, ``.csv``         similar submissions, if the comparison was requested
+    ``staff/similarity.md``, ``.csv``         similar submissions; removed if they were not compared
     ``staff/aliases.json``                    the names behind an anonymous leaderboard
     ``leaderboard.md``, ``leaderboard.json``  the leaderboard, fastest first
     ========================================  ==========================================================
@@ -80,9 +80,11 @@ def write_all(
         _write(folder / "staff" / "grades.csv", staff.grades_csv(grades))
         _write(folder / "staff" / "checks.csv", staff.checks_csv(grades))
         _write(folder / "staff" / "summary.md", summary(grades))
-        if pairs is not None:
-            _write(folder / "staff" / "similarity.md", similarity(pairs))
-            _write(folder / "staff" / "similarity.csv", similarity_csv(pairs))
+        for name, format_ in (("similarity.md", similarity), ("similarity.csv", similarity_csv)):
+            if pairs is None:
+                (folder / "staff" / name).unlink(missing_ok=True)  # it would be about earlier submissions
+            else:
+                _write(folder / "staff" / name, format_(pairs))
         _write(folder / "leaderboard.md", leaderboard.as_markdown(boards))
         _write(folder / "leaderboard.json", leaderboard.as_json(boards))
     except OSError as error:

@@ -66,6 +66,7 @@ void write_held(Copy& copy) {
     memcpy(p.global + p.first, from + p.first, p.last - p.first);
     from += p.bytes;
   });
+  check_store_complete(copy);
 }
 
 void count(const Copy& copy) {

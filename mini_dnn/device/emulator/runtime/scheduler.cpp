@@ -144,6 +144,8 @@ int block_vote(Vote vote, bool predicate, Site site) {
   return vote == Vote::all ? result.votes == result.voters : result.votes != 0;
 }
 
+constexpr unsigned ROUND = 500;  // the cost in steps of a round of the other blocks of a cluster
+
 void yield() {
   Worker& w = *this_worker;
   Fiber* me = w.current;
@@ -163,7 +165,7 @@ void yield() {
     return switch_context(me->context, w.host);
   }
   check_ready_order(w.ready);
-  if (w.cluster) others_have_run(w);
+  if (w.cluster && others_have_run(w)) check_steps(ROUND);
   switch_fiber(w, me, w.started < w.total ? take_fiber(w, fiber_main) : w.ready.pop());
 }
 

@@ -48,21 +48,6 @@ const Region* look_up(const Access& a) {
   return recent && holds(*recent, a) ? recent : find(a);
 }
 
-// Whether something that thread `who` did is not ordered before what this thread does.
-inline bool races(uint16_t who, uint32_t epoch, bool read, bool shared, const char* p) {
-  const Check& c = the_check;
-  if (epoch < c.launch_epoch || (shared && epoch < c.cluster_epoch) || who == NOBODY) return false;
-  if (epoch >= c.cluster_epoch && is_mine(epoch)) {
-    const unsigned warp = linear_thread / WARP;
-    const uint32_t met = std::max(c.warp_epochs[warp], read ? c.clocks->read_until(warp) : 0);
-    if (epoch < c.epoch || who == linear_thread || (who / WARP == warp && epoch < met)) return false;
-  } else if (c.many && epoch >= c.cluster_epoch && (epoch < c.ordered_epoch || who >= LANDED)) {
-    return false;
-  }
-  if (epoch >= c.cluster_epoch && knows(who, epoch, read)) return false;
-  return !c.fenced || !has_learned(block_of(epoch), who, epoch, p);
-}
-
 // Whether one thread may write while another reads: a flag, which by itself does not publish any data.
 bool may_meet(const Region& r, Manner write, Manner read, uint16_t other, uint32_t epoch) {
   if (read == Manner::plain || write == Manner::plain) return false;
@@ -150,16 +135,17 @@ void note_halves(const Region& r) {
 }
 
 // The part of an access that is in one cell.
-void visit_part(const Region& r, size_t i, const Access& a) {
+void visit_part(const Region& r, size_t i, Access& a) {
   Cell& cell = r.cells[i];
   const size_t bytes = size_t(1) << r.shift, start = i << r.shift, offset = a.address - r.start;
   const size_t first = offset > start ? offset - start : 0, last = std::min(bytes, offset + a.bytes - start);
   const bool whole = last - first == bytes;
+  a.from = start + first - offset;
   if (whole && r.far && a.write) check_far_reader(r, r.far[i], a);
   if (r.is_far && !a.write) r.far[i] = {now(), uint32_t(a.pc), uint16_t(linear_thread), a.manner == Manner::atomic};
   if (whole && cell.write_epoch != SPLIT) return visit(r, cell, a);
   if (!whole && r.memory == Memory::shared && r.shift == 2) note_halves(r);
-  for (size_t k = first; k < last; k++) visit(r, parts_of(cell)[k], a);
+  for (size_t k = first; k < last; k++, a.from++) visit(r, parts_of(cell)[k], a);
   if (!whole || !a.write) return;
   const Cell now_whole = parts_of(cell)[0];
   drop_parts(cell);

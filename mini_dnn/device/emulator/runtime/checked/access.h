@@ -13,6 +13,7 @@ struct Access {
   Manner manner;
   uint64_t pc;
   bool update = false;  // an atomic that has read the value it overwrites
+  size_t from = 0;      // the first byte that a finding is about
 };
 
 // The place of a call or an access in the library of the kernels.

@@ -7,19 +7,21 @@ namespace emulator {
 
 namespace {
 
-// The data of a copy count as written now, by this thread or by the mbarrier.
-void note_landed(const Copy& copy, const Piece& piece) {
-  const Region* r = find_region(piece.shared);
-  if (!r || !r->cells) return;
+// The data of a copy count as written now, by its thread or by the mbarrier.
+void note_written(const Copy& copy, const char* p, size_t bytes) {
+  const Region* r = find_region(p);
+  if (!bytes || !r || !r->cells) return;
   const Flight& flight = flights.all[copy.id];
   const Check& c = the_check;
-  const uint32_t time = c.many && c.ranks.back() != r->rank ? new_epoch(r->rank) : c.clock;
-  const size_t at = piece.shared - r->start, last = (at + piece.bytes - 1) >> r->shift;
+  const bool of_thread = copy.kind == CopyKind::cp_async || is_store(copy.kind);
+  const unsigned rank = r->memory == Memory::shared ? r->rank : c.rank;
+  const uint32_t time = c.many && c.ranks.back() != rank ? new_epoch(rank) : c.clock;
+  const size_t at = p - r->start, last = (at + bytes - 1) >> r->shift;
   for (size_t i = at >> r->shift; i <= last; i++) {
     Cell& cell = r->cells[i];
     drop_parts(cell);
     cell.write_epoch = time;
-    cell.writer = copy.kind == CopyKind::cp_async ? copy.thread : flight.lander;
+    cell.writer = of_thread ? copy.thread : flight.lander;
     cell.write_pc = flight.pc;
     cell.write_manner = Manner::plain;
   }
@@ -82,8 +84,12 @@ void check_copy_committed(const Copy& copy) { flights.all[copy.id].committed = t
 void check_copy_landed(const Copy& copy) {
   copy.each_piece([&](const Piece& p) {
     each_word(p.shared, p.bytes, [&](uint32_t& word) { word = word == copy.id + 1 ? 0 : word; });
-    if (!is_store(copy.kind)) note_landed(copy, p);
+    if (!is_store(copy.kind)) note_written(copy, p.shared, p.bytes);
   });
+}
+
+void check_store_complete(const Copy& copy) {
+  copy.each_piece([&](const Piece& p) { note_written(copy, p.global + p.first, p.last - p.first); });
 }
 
 void check_copy_left(const Copy& copy) {

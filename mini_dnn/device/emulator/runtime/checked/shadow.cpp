@@ -118,7 +118,8 @@ void check_launch_started(Worker& w, unsigned shared_bytes) {
     forget_freed();
   }
   static_cast<BlockCheck&>(c) = {};
-  look_at_write();  // forgets that of a launch that failed
+  look_at_write();  // this and the next line forget those of a launch that failed
+  copy_starts = false;
   c.rank = w.rank;
   c.order = take_order(w.rank);  // those of suspended blocks come after them
   c.clocks = take_clocks(w.rank);

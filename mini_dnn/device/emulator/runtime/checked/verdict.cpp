@@ -44,13 +44,14 @@ void note(FindingKind kind, const Region& r, const Access& a, Party other) {
   f.memory = r.memory;
   f.index = r.index;
   f.start = reinterpret_cast<uint64_t>(r.start);
-  f.offset = a.address - r.start;
+  const bool copied = copy_starts && a.write;  // as a whole
+  f.offset = a.address - r.start + (copied ? 0 : a.from);
   f.bytes = a.bytes;
   f.block = block_check(r.rank).block;
   f.own = {a.write, a.manner == Manner::atomic, linear_thread, the_check.block, a.pc};
   f.other = other;
   f.exited = the_check.exited;
-  f.detail = copy_starts && a.write ? Detail::copied : Detail::none;
+  f.detail = copied ? Detail::copied : Detail::none;
   if (r.memory == Memory::heap) note_heap(f);
 }
 
