@@ -37,32 +37,33 @@ extern "C" __global__ void __launch_bounds__(THREADS, 5)
   const int tiles = (m + ROWS - 1) / ROWS * columns;  // in an entry
   const int entry = blockIdx.x / SPLIT / tiles, tile = blockIdx.x / SPLIT - entry * tiles;
   const int row0 = tile / columns * ROWS, column0 = tile % columns * COLUMNS;
-  const int share = (k - 1) / (4 * SPLIT) * 4 + 4, first = rank * share, terms = min(share, k - first);  // of the block
+  const int share = (k + 4 * SPLIT - 1) / (4 * SPLIT) * 4;  // terms of a block, in fours
+  const int first = rank * share, end = min(first + share, k);
   const int group = threadIdx.x / (DOWN * ACROSS), in_group = threadIdx.x % (DOWN * ACROSS);
   const int down = in_group / ACROSS, across = in_group % ACROSS;
   A of_a(a + entry * (long long)(A_LINES ? k : m) * a_pitch, a_pitch, row0, m, first);
   B of_b(b + entry * (long long)(B_LINES ? k : n) * b_pitch, b_pitch, column0, n, first);
 
-  auto copy = [&](int rest, int stage) {
-    if (rest > 0) {
-      of_a.copy(memory + stage * STAGE, rest);
-      of_b.copy(memory + stage * STAGE + A::FLOATS, rest);
+  auto copy = [&](int l0, int stage) {
+    if (l0 < end) {
+      of_a.copy(memory + stage * STAGE, end - l0);
+      of_b.copy(memory + stage * STAGE + A::FLOATS, end - l0);
     }
     ptx::cp_async_commit();
   };
   ptx::grid_wait();
 #pragma unroll
-  for (int i = 0; i < STAGES - 1; i++) copy(terms - i * TILE_K, i);
+  for (int i = 0; i < STAGES - 1; i++) copy(first + i * TILE_K, i);
   ptx::grid_launch_dependents();
 
   Sums sums = {};
   int stage = 0;
 #pragma unroll 1
-  for (int rest = terms; rest > 0; rest -= TILE_K) {
+  for (int l0 = first; l0 < end; l0 += TILE_K) {
     ptx::cp_async_wait<STAGES - 2>();
     __syncthreads();  // the stage is complete, and the previous one has been read
-    copy(rest - (STAGES - 1) * TILE_K, stage == 0 ? STAGES - 1 : stage - 1);
-    multiply(sums, memory + stage * STAGE, group, down, across, min(rest, TILE_K));
+    copy(l0 + (STAGES - 1) * TILE_K, stage == 0 ? STAGES - 1 : stage - 1);
+    multiply(sums, memory + stage * STAGE, group, down, across, min(end - l0, TILE_K));
     stage = stage == STAGES - 1 ? 0 : stage + 1;
   }
 
