@@ -137,7 +137,7 @@ def test_one_product_from_python_needs_no_batch(rng: np.random.Generator) -> Non
         ((np.ones((1, 3, 5)), np.ones((1, 5, 4))), {}, "a is float64, which float32 cannot hold"),
         ((np.ones((1, 3, 5), "f4"), np.ones((1, 6, 4), "f4")), {}, "k is 5 in a and 6 in b"),
         ((np.ones((1, 3, 5), "f4"), np.ones((2, 5, 4), "f4")), {}, r"needs \(1, 5, 4\)"),
-        ((np.ones((1, 3, 5), "f4"), np.ones((1, 5, 4), "f4")), {"beta": 2}, "beta is 2 and c0 is None"),
+        ((np.ones((1, 3, 5), "f4"), np.ones((1, 5, 4), "f4")), {"beta": 2}, "beta is 2, and c0 is missing"),
     ],
 )
 def test_arrays_that_do_not_fit_are_refused(

@@ -21,7 +21,7 @@
 //           loads pass 32 KB through L1: 1,408 clocks at 128 bytes per clock. The products take 768. 64 x 4096 x 4096:
 //           69 MB, 0.021 ms.
 // Gain      over gemm/v13_split: one launch instead of two. Expected in us on an H100, before shared memory was
-//           considered: 512^3, 13 to 6; 512 x 512 x 8192, 111 to 29; 64 x 4096 x 4096, 99 to 24. Found: 9, 65 and 40.
+//           considered: 512^3, 13 to 6; 512 x 512 x 8192, 111 to 29; 64 x 4096 x 4096, 99 to 24. Found: 8.4, 64 and 39.
 // Limits    products for which gemm/v13_split takes longer by a model (variant.py). sm_90a.
 // Hazards   wgmma sees the thirds only after fence_proxy_async() by each thread that wrote some. Sums take the place of
 //           the stages, so all products must be complete before. No block of a cluster may end while others read its

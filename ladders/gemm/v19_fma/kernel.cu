@@ -16,7 +16,7 @@
 //           limit: it fills 32 registers per clock, and a thread reads 12 floats for 32 FMAs. So for each term, a warp
 //           reads for 12 clocks and multiplies for 8.
 // Gain      over gemm/v18_thirds: expected in us on an H100, before anything was measured: 128^3, 4.7 to 3.3; 72 x 2096
-//           x 16, 4.1 to 2.6; 2288 x 2016 x 16, 25 to 8; 100 x 100 x 3000, 10.7 to 6. Found: 2.3, 2.6, 10.8 and 7.6.
+//           x 16, 4.1 to 2.6; 2288 x 2016 x 16, 25 to 8; 100 x 100 x 3000, 10.7 to 6. Found: 2.3, 2.7, 10.7 and 7.4.
 // Limits    products for which gemm/v18_thirds or gemm/v13_split takes longer by a model (variant.py). sm_90a.
 // Hazards   a stage is written again once all threads have read it: after the next __syncthreads. Partial sums take the
 //           place of the stages. No block of a cluster may end while others read its sums. A kernel that is launched
