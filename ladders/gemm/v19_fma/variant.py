@@ -1,4 +1,4 @@
-"""gemm/v19_fma: small products in fp32 by FMAs, with tiles so small that all multiprocessors have work."""
+"""gemm/v19_fma: small products in fp32 by FMAs, with tiles so small that even a small c has many of them."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -13,8 +13,8 @@ THREADS = 128
 SUMS = 32  # of a thread: 4 x 8
 SIDES = (16, 32, 64)  # rows or columns of a tile of c
 TILE_K = {1: 32, 2: 64, 4: 64, 8: 64, 16: 128}  # terms of a stage, by the groups of threads that share them
-STAGES = {1: 2, 2: 2, 4: 4, 8: 6, 16: 6}  # in shared memory, by the same
-LEAST_K = 16  # terms for which a block is worth while
+STAGES = {1: 2, 2: 2, 4: 4, 8: 6, 16: 6}  # also by these groups
+LEAST_K = 16  # fewest terms of a block if blocks share k
 
 # The model of the time: microseconds on an H100, fitted to 1,900 times of 100 products
 START = 1.85  # of a launch that waits for the previous one
