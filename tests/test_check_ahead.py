@@ -137,7 +137,7 @@ def test_what_a_launch_ahead_reads_is_written_before_the_wait(plan: Plan) -> Non
     )
 
 
-@pytest.mark.parametrize("how", [10, 11])
+@pytest.mark.parametrize("how", [10, 11, 14])
 def test_a_thread_that_another_one_lets_go_on_need_not_wait(plan: Plan, how: int) -> None:
     plan.launch("fill", "w", 3.0, early=False)
     plan.launch("meet", "w", "y", how, blocks=1, threads=64)

@@ -50,20 +50,26 @@ extern "C" __global__ void overwrite(float* x, int wait) {
 }
 
 // y = w of a block of 64 threads, of which the first waits; the second warp does so itself, reads a flag, waits for an
-// mbarrier or for nothing. EARLIER: for an mbarrier at which the first thread arrives before it waits.
-enum { MBARRIER = 10, FLAG, NOTHING, EARLIER };
+// mbarrier or for nothing. EARLIER: for an mbarrier at which the first thread arrives before it waits. LANDED: the
+// same, but the mbarrier also counts the bytes of a copy that this thread starts after it has waited.
+enum { MBARRIER = 10, FLAG, NOTHING, EARLIER, LANDED };
 extern "C" __global__ void meet(const float* w, float* y, int how) {
-  __shared__ ptx::mbarrier done, begun;
+  __shared__ __align__(16) float copied[4];
+  __shared__ ptx::mbarrier done, begun, landed;
   __shared__ volatile int flag;
   if (threadIdx.x == 0) {
     ptx::mbarrier_init(&done, 1);
     ptx::mbarrier_init(&begun, 1);
+    ptx::mbarrier_init(&landed, 1);
+    ptx::fence_proxy_async();
     flag = 0;
   }
   __syncthreads();  // they are there
   if (threadIdx.x == 0) {
     ptx::mbarrier_arrive(&begun);
+    ptx::mbarrier_arrive_expect_tx(&landed, sizeof copied);
     ptx::grid_wait();
+    ptx::bulk_load(copied, w, sizeof copied, &landed);
     ptx::mbarrier_arrive(&done);
     __threadfence_block();
     flag = 1;
@@ -74,6 +80,8 @@ extern "C" __global__ void meet(const float* w, float* y, int how) {
     ptx::mbarrier_wait(&done, 0);
   } else if (how == EARLIER) {
     ptx::mbarrier_wait(&begun, 0);
+  } else if (how == LANDED) {
+    ptx::mbarrier_wait(&landed, 0);
   } else if (how == FLAG) {
     while (!flag) continue;
     __threadfence_block();

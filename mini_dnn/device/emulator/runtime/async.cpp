@@ -96,8 +96,8 @@ void start_load(Copy copy, void* barrier, Site site) {
     check_barrier_fenced(b, copy);
   else
     require_same_block(b, copy.to, copy_name(copy.kind, false), site);
-  check_copy_counted(copy, b);
   if (!b.pending && b.copied_bytes() == b.expected_bytes) settle(b, true);
+  check_copy_counted(copy, b);
   b.copies.push_back(copy);
   settle(b, !b.waiters.empty());
 }

@@ -175,7 +175,7 @@ inline void async_block_ended(Worker& worker) {
 // Ends the launch if it is not a multiple
 void check_multiple(size_t value, size_t unit, const char* what, const void* call);
 void check_copy_started(Copy& copy);
-void check_copy_counted(const Copy& copy, const Barrier& barrier);
+void check_copy_counted(const Copy& copy, Barrier& barrier);
 void check_copy_committed(const Copy& copy);
 void check_copy_landed(const Copy& copy);  // and is no longer in flight
 void check_store_complete(const Copy& copy);
@@ -204,7 +204,7 @@ void check_sums_under_way(const Product& product, const void* wait_call);  // en
 #else
 inline void check_multiple(size_t, size_t, const char*, const void*) {}
 inline void check_copy_started(Copy&) {}
-inline void check_copy_counted(const Copy&, const Barrier&) {}
+inline void check_copy_counted(const Copy&, Barrier&) {}
 inline void check_copy_committed(const Copy&) {}
 inline void check_copy_landed(const Copy&) {}
 inline void check_store_complete(const Copy&) {}

@@ -74,9 +74,11 @@ void check_copy_started(Copy& copy) {
   copies_under_way = true;
 }
 
-void check_copy_counted(const Copy& copy, const Barrier& b) {
+void check_copy_counted(const Copy& copy, Barrier& b) {
   const bool there = shared_of(copy.to) == shared_of(static_cast<const char*>(b.address));
   flights.all[copy.id].lander = there ? lander_of(b) : NOBODY;
+  if (!b.notes.arrived) b.notes.arrived = std::make_shared<Clock>();
+  b.notes.arrived->after_grid_wait |= !is_ahead();  // the phase is not complete before the copy has started
 }
 
 void check_copy_committed(const Copy& copy) { flights.all[copy.id].committed = true; }
