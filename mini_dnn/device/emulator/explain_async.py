@@ -69,9 +69,6 @@ CURES = {
     "address depends on the size of the image, copy in smaller units",
     "unmade": "let one thread call mbarrier_init, and let all threads meet at a __syncthreads() before any "
     "of them uses the mbarrier; in a cluster, at a cluster_sync()",
-    "phase": "let each thread wait for all phases of an mbarrier, one after the other; or, before this wait, "
-    "let it wait for another thread that has waited for the previous phase: at a barrier, or at an mbarrier "
-    "at which that thread arrives",
     "deadlock": "compare the arrivals, the bytes and the parity with those of the other threads: "
     "each phase needs all of its arrivals, and exactly the bytes that it expects",
 }
@@ -100,11 +97,6 @@ def explain_copy(f: Fault) -> Finding | None:
     if state == "barrier":
         what = f"{copy} for the mbarrier {where}, which was initialised without a fence afterwards"
         return Finding(f.kind, what, f.kernel, f.own, index, f.other, CURES["barrier"])
-    if state == "early":
-        what = f"{copy} for phase {f.nbytes} of the mbarrier {where}, by a thread that may come before phase "
-        what += f"{f.nbytes - 1} is complete: then it returns immediately, because the phase before that has "
-        what += "the same parity"
-        return Finding(f.kind, what, f.kernel, f.own, index, cure=CURES["phase"])
     if state in REGISTERS:
         return Finding(f.kind, f"{copy} {REGISTERS[state]}", f.kernel, f.own, "", cure=CURES["registers"])
     if state in SUMS:

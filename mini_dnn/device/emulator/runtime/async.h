@@ -57,9 +57,6 @@ struct BarrierNotes {
   unsigned maker = 0;  // the thread that initialised it
   uint32_t made = 0;   // when
   uint64_t made_pc = 0;
-  uint16_t arriver = 0;                    // the thread that completes the phase alone; otherwise the lander
-  uint32_t completed[2] = {};              // when the last even and the last odd phase were completed
-  uint16_t by[2] = {};                     // the arrivers of these
   unsigned number = 0;                     // among the mbarriers of its block
   std::shared_ptr<Clock> arrived;          // what the arrivals so far pass on
   std::shared_ptr<const Clock> complete;   // those for complete phases
@@ -185,9 +182,6 @@ void check_barrier_used(void* barrier, const char* what, const void* call);
 void note_barrier_made(Barrier& barrier);
 void check_barrier_fenced(const Barrier& barrier, const Copy& copy);
 void check_arrived(Barrier& barrier);
-bool knows_phases(const Barrier& barrier, unsigned count);  // whether this thread knows that so many are complete
-// Ends the launch: a thread waits for the latest phase, and did not know that the one before was complete.
-void check_early_wait(const Barrier& barrier, const char* what, const void* call);
 void check_waited(Barrier& barrier, unsigned thread);  // of its block, for all complete phases
 void check_phase_completed(Barrier& barrier);
 void check_product_reads(const Product& product);
@@ -214,8 +208,6 @@ inline void check_barrier_used(void*, const char*, const void*) {}
 inline void note_barrier_made(Barrier&) {}
 inline void check_barrier_fenced(const Barrier&, const Copy&) {}
 inline void check_arrived(Barrier&) {}
-inline bool knows_phases(const Barrier&, unsigned) { return true; }
-inline void check_early_wait(const Barrier&, const char*, const void*) {}
 inline void check_waited(Barrier&, unsigned) {}
 inline void check_phase_completed(Barrier&) {}
 inline void check_product_reads(const Product&) {}

@@ -109,10 +109,7 @@ void barrier_arrive_anywhere(void* address, Site site) {
 bool barrier_try_wait(void* address, unsigned parity, Site site) {
   Barrier& b = find_barrier(address, "mbarrier_try_wait", site, CALL);
   if (!is_complete(b, parity)) settle(b, true);
-  if (is_complete(b, parity)) {
-    if (!knows_phases(b, b.phase - 1)) check_early_wait(b, "mbarrier_try_wait", CALL);
-    return check_waited(b, linear_thread), true;
-  }
+  if (is_complete(b, parity)) return check_waited(b, linear_thread), true;
   yield();
   return false;
 }
@@ -121,16 +118,11 @@ void barrier_wait(void* address, unsigned parity, Site site) {
   count_event("mbarrier_wait", CALL, address, parity);
   Barrier& b = find_barrier(address, "mbarrier_wait", site, CALL);
   if (!is_complete(b, parity)) settle(b, true);
-  const bool complete = is_complete(b, parity), knows_previous = knows_phases(b, complete ? b.phase - 1 : b.phase);
-  if (complete) {
-    check_waited(b, linear_thread);
-  } else {
-    Worker& w = *this_worker;
-    w.current->wait = {"mbarrier_wait", site, 0};
-    b.waiters.push_back({w.current, parity});
-    wait_for_others(w);
-  }
-  if (!knows_previous) check_early_wait(*barrier_of(*this_worker, address), "mbarrier_wait", CALL);
+  if (is_complete(b, parity)) return check_waited(b, linear_thread);
+  Worker& w = *this_worker;
+  w.current->wait = {"mbarrier_wait", site, 0};
+  b.waiters.push_back({w.current, parity});
+  wait_for_others(w);
 }
 
 }  // namespace emulator

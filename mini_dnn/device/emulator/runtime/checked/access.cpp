@@ -48,6 +48,21 @@ const Region* look_up(const Access& a) {
   return recent && holds(*recent, a) ? recent : find(a);
 }
 
+// Whether something that thread `who` did is not ordered before what this thread does.
+inline bool races(uint16_t who, uint32_t epoch, bool read, bool shared, const char* p) {
+  const Check& c = the_check;
+  if (epoch < c.launch_epoch || (shared && epoch < c.cluster_epoch) || who == NOBODY) return false;
+  if (epoch >= c.cluster_epoch && is_mine(epoch)) {
+    const unsigned warp = linear_thread / WARP;
+    const uint32_t met = std::max(c.warp_epochs[warp], read ? c.clocks->read_until(warp) : 0);
+    if (epoch < c.epoch || who == linear_thread || (who / WARP == warp && epoch < met)) return false;
+  } else if (c.many && epoch >= c.cluster_epoch && (epoch < c.ordered_epoch || who >= LANDED)) {
+    return false;
+  }
+  if (epoch >= c.cluster_epoch && knows(who, epoch, read)) return false;
+  return !c.fenced || !has_learned(block_of(epoch), who, epoch, p);
+}
+
 // Whether one thread may write while another reads: a flag, which by itself does not publish any data.
 bool may_meet(const Region& r, Manner write, Manner read, uint16_t other, uint32_t epoch) {
   if (read == Manner::plain || write == Manner::plain) return false;

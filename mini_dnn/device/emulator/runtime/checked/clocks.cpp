@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "flights.h"
+#include "access.h"
 
 namespace emulator {
 
@@ -160,8 +160,6 @@ void check_arrived(Barrier& b) {
   Check& c = the_check;
   BarrierNotes& n = b.notes;
   if (!n.arrived) n.arrived = std::make_shared<Clock>();
-  const bool alone = b.arrivals == 1 && !b.expected_bytes && b.copies.empty() && b.block == this_worker;
-  n.arriver = alone ? linear_thread : lander_of(b);
   const SharedClock& known = c.clocks->known[linear_thread];
   if (c.many && b.block != this_worker) {
     note_far_arrival(b);
@@ -182,25 +180,8 @@ void check_phase_completed(Barrier& b) {
   if (rank == the_check.rank) give_up_pending();
   Times& acts = b.notes.arrived->acts;
   if (acts.size() <= at) acts.resize(at + 1);
-  const unsigned phase = b.phase - 1;
-  b.notes.completed[phase % 2] = new_epoch(rank);
-  b.notes.by[phase % 2] = b.notes.arriver;
   acts[at] = new_epoch(rank);
   b.notes.complete = std::make_shared<const Clock>(*b.notes.arrived);
-}
-
-bool knows_phases(const Barrier& b, unsigned count) {
-  const BarrierNotes& n = b.notes;
-  const unsigned last = (count - 1) % 2;
-  auto knows = [&](uint16_t who) {
-    return !races(who, n.completed[last], false, true, static_cast<const char*>(b.address));
-  };
-  return !count || count > b.phase || knows(lander_of(b)) || knows(n.by[last]);
-}
-
-void check_early_wait(const Barrier& b, const char* what, const void* call) {
-  note_finding(FindingKind::async, what, "early", static_cast<const char*>(b.address), b.phase - 1, this_thread(call));
-  stop(FailureKind::finding);
 }
 
 void check_waited(Barrier& b, unsigned thread) {

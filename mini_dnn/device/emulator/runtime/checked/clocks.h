@@ -68,19 +68,4 @@ inline bool knows(uint16_t who, uint32_t epoch, bool read) {
   return read && at < clock->reads.size() && epoch < clock->reads[at] && (c.many || is_mine(epoch));
 }
 
-// Whether something that thread `who` did is not ordered before what this thread does.
-inline bool races(uint16_t who, uint32_t epoch, bool read, bool shared, const char* p) {
-  const Check& c = the_check;
-  if (epoch < c.launch_epoch || (shared && epoch < c.cluster_epoch) || who == NOBODY) return false;
-  if (epoch >= c.cluster_epoch && is_mine(epoch)) {
-    const unsigned warp = linear_thread / WARP;
-    const uint32_t met = std::max(c.warp_epochs[warp], read ? c.clocks->read_until(warp) : 0);
-    if (epoch < c.epoch || who == linear_thread || (who / WARP == warp && epoch < met)) return false;
-  } else if (c.many && epoch >= c.cluster_epoch && (epoch < c.ordered_epoch || who >= LANDED)) {
-    return false;
-  }
-  if (epoch >= c.cluster_epoch && knows(who, epoch, read)) return false;
-  return !c.fenced || !has_learned(block_of(epoch), who, epoch, p);
-}
-
 }  // namespace emulator
